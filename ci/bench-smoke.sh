@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The benchmarks, shortened: every lock on every workload, the other suites, every output format.
+# Runs the benchmarks for a short time: every lock on every workload, the other suites, and every
+# output format.
 set -euo pipefail
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 cargo run --release --quiet -- bench --seconds 0.01 --rounds 2 --quiet \
     --json "$out/r.json" --csv "$out/r.csv" --markdown "$out/r.md" --plot "$out/r.svg"
-# It fails if a stamp is lost.
+# This fails if a stamp is lost.
 cargo run --release --quiet -- bench invalidation --seconds 0.01 --rounds 2 --quiet \
     --json "$out/i.json" --csv "$out/i.csv" --markdown "$out/i.md" --plot "$out/i.svg"
 cargo run --release --quiet -- bench ids --seconds 0.01 --rounds 2 --quiet \

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Firefox and Chromium draw a page with the same pixels under `run`, `run --report` and `run
-# --standby` as without: with their sandboxes, in a fresh profile, TIMES of TIMES. Their processes
-# are children of a plain `clone`, which no handler of a fork announces.
+# Checks that Firefox and Chromium draw a page with the same pixels under `run`, `run --report` and
+# `run --standby` as without kinlock: with their sandboxes, in a fresh profile, in each of TIMES
+# tries. Browsers make their processes by a plain `clone`, which calls no fork handlers.
 #   ci/browsers.sh [TIMES]    [5]
 #   KINLOCK                   the command to test [this checkout's]
-# Needs firefox-esr, chromium and python3; QtWebEngine is run where python3-pyqt5.qtwebengine is.
-# Chromium's sandbox refuses root, so that root becomes `nobody` here.
+# Needs firefox-esr, chromium and python3; tests QtWebEngine, too, if python3-pyqt5.qtwebengine is
+# installed. Chromium's sandbox refuses root, so root becomes `nobody` here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ done
 . ci/lib/command.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Where that user may read them.
+# The user `nobody` may read them there.
 cp "$kinlock" "$(dirname "$kinlock")/libkinlock_preload.so" ci/lib/browsers.py "$work/"
 user=()
 if [ "$(id -u)" = 0 ]; then

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A real C project on the C library: nng, a messaging library, as Debian has it, built as it is and
-# with lib/c/examples/nng.patch, which puts kinlock_mutex_t and kinlock_cond_t in place of those of
-# pthreads. Its own tests pass both times. Builds some 400 files, in two minutes of an idle machine.
+# Tests a real C project on kinlock's C library: nng, a messaging library, in Debian's version. It
+# is built as it is, and with lib/c/examples/nng.patch, which replaces the mutexes and condition
+# variables of pthreads by kinlock_mutex_t and kinlock_cond_t. Its own tests have to pass in both
+# builds. Builds some 400 files, in two minutes on an idle machine.
 #
-# `ci/c-project.sh --measure PAIRS` runs nng's own benchmarks as well, both builds in turn, PAIRS
+# `ci/c-project.sh --measure PAIRS` also runs nng's own benchmarks, both builds in turn, PAIRS
 # times, and prints medians. The machine should be idle for that.
 #   KINLOCK_CACHE    where the source is kept [~/.cache/kinlock-nng]
-#   KINLOCK_MIRROR   where Debian's packages are [where this machine has its own from]
+#   KINLOCK_MIRROR   where Debian's packages are [where this machine gets its packages]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -62,8 +63,8 @@ patched=$(nm -D --undefined-only "$work/with/src/tools/perf/inproc_thr")
 
 # ---- nng's own tests --------------------------------------------------------
 
-# One after the other, since they use fixed ports. A test that fails is tried three times: some
-# measure time. Which pass: one name a line.
+# Runs the tests one after the other, since they use fixed ports. Tries a test up to three times,
+# because some tests measure time. Prints the names of the tests that pass, one per line.
 passing() {
     (cd "$work/$1" && ctest --timeout 300 --repeat until-pass:3) >"$work/$1.tests" 2>&1 || true
     sed -n 's,^ *\([0-9]*/[0-9]*\)\{0\,1\} *Test  *#[0-9]*: \([^ ]*\) \.* *Passed.*,\2,p' "$work/$1.tests" |
@@ -86,7 +87,7 @@ echo "nng $version: $count of its tests pass as it is, $(wc -l <"$work/with.pass
 exec python3 - "$work" "$pairs" <<'END'
 import random, re, statistics, subprocess, sys
 work, pairs = sys.argv[1], int(sys.argv[2])
-# What, the arguments, the figure, and whether more of it is better.
+# What is measured, the arguments, where the figure is in the output, and whether more is better.
 benchmarks = [
     ("messages per second, one direction", ["inproc_thr", "64", "200000"], r"throughput: (\d+) \[msg", True),
     ("microseconds per round trip", ["inproc_lat", "64", "20000"], r"latency: ([\d.]+) \[us", False),

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The C library: builds and installs it into a tree, and uses it from there, as its users do. What
-# it exports is symbols.txt, and what the header declares is abi.txt, no more and no less; each test
-# in C is compiled as C and as C++, by each compiler that there is, shared and static.
+# Tests the C library: builds and installs it into a tree, and uses it from there, as its users do.
+# It exports exactly what symbols.txt lists, and the header declares exactly what abi.txt has. Each
+# test in C is compiled as C and as C++, by each compiler that is installed, with the shared and
+# with the static library.
 #
-# `ci/c.sh --record` writes symbols.txt and abi.txt from the header. What was released must not go
-# from them, nor change.
+# `ci/c.sh --record` writes symbols.txt and abi.txt from the header. Lines that were released must
+# neither vanish nor change.
 set -euo pipefail
 cd "$(dirname "$0")/../lib/c"
 export LC_ALL=C
@@ -19,7 +20,7 @@ fail() {
 
 # ---- what the header declares -----------------------------------------------
 
-# The header alone, one declaration a line, without what only compilers want to know.
+# The declarations of the header, one per line, without attributes.
 declarations() {
     gcc -E -P -DKINLOCK_NO_INLINE -D'__attribute__(x)=' -x c include/kinlock.h -o "$work/all"
     printf '#include <stddef.h>\n#include <stdint.h>\n' |
@@ -72,13 +73,13 @@ nm -g --defined-only "$static" | awk 'NF == 3 { print $3 }' | sort |
 for name in $(cat symbols.txt); do
     [ -s "$tree/usr/share/man/man3/$name.3" ] || fail "$name has no man page"
 done
-# The linker would take a group of another archive in place of one of the same name.
-# Tools find the same probes as in the C library.
+# Tools find the same probes as in glibc.
 probes=$(readelf -n "$shared" | grep -A1 'Provider: libpthread' | sed -n 's/.*Name: //p' | sort -u |
     tr '\n' ' ')
 [ "$(uname -m)" != x86_64 ] || [ "$probes" = "cond_broadcast cond_signal cond_wait mutex_acquired \
 mutex_entry mutex_release mutex_timedlock_acquired mutex_timedlock_entry rdlock_acquire_read \
 rdlock_entry rwlock_unlock wrlock_acquire_write wrlock_entry " ] || fail "probes: $probes"
+# The linker would replace a group by a group of the same name from another archive.
 groups=$(readelf -g "$static")
 [ "$(grep -c 'no section groups' <<<"$groups")" = 1 ] || fail "the static library: $groups"
 dynamic=$(readelf -d "$shared")
@@ -107,7 +108,8 @@ plus() {
     case $1 in gcc) echo g++ ;; clang) echo clang++ ;; esac
 }
 
-# The header is clean alone, twice, in every language, also with warnings that few ask for.
+# The header compiles by itself and when it is included twice, in every language, without warnings,
+# including warnings that few programs enable.
 printf '#include <kinlock.h>\n#include <kinlock.h>\n' >"$work/twice.c"
 printf '#include <kinlock.hpp>\n#include <kinlock.hpp>\n' >"$work/twice.cpp"
 strict=(-fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Werror)
@@ -141,7 +143,7 @@ link() {
 }
 export LD_LIBRARY_PATH=$tree/usr/lib
 
-# run NAME COMMAND..: a limit for what hangs, not for what waits for a CPU.
+# run NAME COMMAND..: runs it with a limit that ends a hang, but not a wait for a CPU.
 run() {
     timeout 300 "${@:2}" || fail "$1 ended with status $?"
 }
@@ -198,7 +200,7 @@ done
 
 # ---- headers of other versions ----------------------------------------------
 
-# header FOLDER NAME VALUE: one of which this definition has another value.
+# header FOLDER NAME VALUE: makes a header in which the definition of NAME has another value.
 header() {
     mkdir -p "$work/$1"
     sed "s/^#define $2 .*/#define $2 $3/" include/kinlock.h >"$work/$1/kinlock.h"
@@ -212,7 +214,7 @@ for each in older:0 newer:ENOTSUP other:ENOTSUP; do
         -o "$work/versions" $(link shared)
     run "a header that is ${each%:*}" "$work/versions"
 done
-# It was linked with a later library, which has another function, and finds this one.
+# A program that was linked with a later library, which has one more function, runs with this one.
 { cat symbols.txt; echo kinlock_from_later; } | sed 's/.*/void &(void) {}/' >"$work/later.c"
 gcc -w -shared -fPIC "$work/later.c" -o "$work/newer/libkinlock.so.1" \
     -Wl,-soname,libkinlock.so.1 -Wl,--version-script=kinlock.map
@@ -228,7 +230,7 @@ run "a function that is missing and is not called" "$work/versions"
 
 # ---- examples, and what the documentation shows -----------------------------
 
-# The code block number $2 of language $1 in file $3.
+# Prints code block number $2 of language $1 in file $3.
 block() {
     awk -v fence="\`\`\`$1" -v want="$2" \
         '$0 == fence { n++; inside = 1; next } /^```/ { inside = 0 } inside && n == want' "$3"
@@ -240,7 +242,8 @@ gcc -std=c99 "${warnings[@]}" $include "$work/guide.c" -o "$work/guide" $(link s
 g++ -std=c++11 "${warnings[@]}" $include "$work/guide.cpp" -o "$work/guide" $(link shared)
 run "the guide's program in C++" "$work/guide"
 if command -v cmake >/dev/null; then
-    # From a tree that was moved after it had been installed, and as where /lib leads to /usr/lib.
+    # CMake finds the library although the tree was moved after the installation, and although /lib
+    # is a link to /usr/lib.
     ln -s usr/lib "$tree/lib"
     for compiler in "${compilers[@]}"; do
         CC=$compiler CXX=$(plus "$compiler") cmake -S examples -B "$work/cmake-$compiler" \
@@ -283,7 +286,7 @@ for library in "${libraries[@]}"; do
     run "copies, $library" "$work/copies" "$work/one.so" "$work/two.so"
 done
 
-# An object that has the addition of the header in it, and is unloaded.
+# A shared object that contains the header's inline addition, and is unloaded.
 for compiler in "${compilers[@]}"; do
     "$compiler" -std=c99 "${warnings[@]}" -fPIC -shared $include tests/c/plugin.c \
         -o "$work/plugin.so" $(link shared)
@@ -292,21 +295,21 @@ for compiler in "${compilers[@]}"; do
     run "unload, $compiler" "$work/unload" "$work/plugin.so"
 done
 
-# Programs without a loader. The linker warns that the library names dlopen.
+# Static programs. The linker warns that the library refers to dlopen.
 for test in "${tests[@]}"; do
     gcc -std=c99 "${warnings[@]}" -static $include "tests/c/$test.c" -o "$work/$test" \
         "$static" -pthread 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
     run "$test, linked with -static" "$work/$test"
 done
 
-# Sandboxes. glibc's pthread_join cannot do without one of the operations: the tests look instead.
+# Sandboxes. glibc's pthread_join needs one of the operations, so the tests poll instead.
 gcc -std=c99 "${warnings[@]}" tests/c/refuse.c -o "$work/refuse"
 refused=(rseq,membarrier rseq membarrier futex-wait futex-wait-bitset futex-wake-bitset
     futex-requeue futex-cmp-requeue futex2)
 for test in mutex cond rwlock once spin ids invalidation forks; do
     gcc -std=c99 "${warnings[@]}" -DPOLL_ENDS $include "tests/c/$test.c" -o "$work/$test" \
         $(link shared)
-    # What the last four need beyond futexes is refused by the first three.
+    # Beyond futexes, these four need only what the first three refuse.
     case $test in spin | ids | invalidation | forks) tried=3 ;; *) tried=${#refused[@]} ;; esac
     for what in "${refused[@]:0:tried}"; do
         run "$test without $what" "$work/refuse" "$what" "$work/$test"
@@ -318,8 +321,8 @@ for what in "${refused[@]}"; do
     run "copies without $what" "$work/refuse" "$what" "$work/copies" "$work/one.so" "$work/two.so"
 done
 
-# Counters of C++ functions that the linker throws away, of the library itself, and of threads that
-# the C library does not register for restartable sequences.
+# Counters: in C++ functions that the linker discards, in the library itself, and in threads that
+# glibc does not register for restartable sequences.
 for options in "-O0" "-O2" "-O2 -fno-inline -ffunction-sections -Wl,--gc-sections"; do
     for unit in 1 2; do
         g++ -std=c++11 "${warnings[@]}" $options -DUNIT=$unit $include -c tests/c/units.cpp \
@@ -335,7 +338,7 @@ gcc -std=c99 "${warnings[@]}" $include tests/c/ids.c -o "$work/ids" $(link share
 run "inline ids without registered threads" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$work/ids"
 
 for test in "${tests[@]}"; do
-    # A null pointer is found by the sanitizer first.
+    # Left out, because the sanitizer stops at the null pointers that this test passes.
     [ "$test" != misuse ] || continue
     gcc -std=c99 "${warnings[@]}" -fsanitize=address,undefined -fno-sanitize-recover=all -g \
         $include "tests/c/$test.c" -o "$work/$test" $(link shared)
@@ -350,7 +353,7 @@ if timeout 300 "$work/race" 2>"$work/log" || ! grep -q 'data race' "$work/log"; 
     fail "the thread sanitizer has not found a race"
 fi
 if command -v clang >/dev/null; then
-    # Also with what ThreadSanitizer is told in place of the functions.
+    # Also with the functions that kinlock_tsan.h defines for ThreadSanitizer.
     mkdir "$work/tsan"
     cp -r "$(gcc -print-file-name=include)/sanitizer" "$work/tsan"
     for sanitizer in "" -fsanitize=thread; do
@@ -365,9 +368,9 @@ fi
 
 # ---- instructions -----------------------------------------------------------
 
-# All instructions, through the shared library, calls included, as ci/instructions.sh counts them.
-# Not those of a counter: valgrind has no restartable sequences.
-# Three of each, without the spinlock's, are probes (nops).
+# All instructions through the shared library, including calls, counted as in ci/instructions.sh.
+# Counters are left out, because valgrind has no restartable sequences. Three instructions of each
+# lock except the spinlock are probes (nops).
 declare -A limit=([mutex]=25 [spin]=29 [read]=54 [write]=21)
 if [ "$(uname -m)" != x86_64 ] || ! command -v valgrind >/dev/null; then
     echo "!!!! no valgrind, or not x86_64: instructions were NOT counted" >&2
@@ -383,7 +386,7 @@ else
         [ "${count:-0}" -gt 0 ] || { cat "$work/log" >&2; return 1; }
         echo "$count"
     }
-    # A failure within $(..) within an expression would count as 0.
+    # A failure in $(..) inside of an arithmetic expression would count as 0.
     per_turn() {
         local long short
         long=$(counted "$1" 110000) || return 1

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Lints, warnings denied, in every configuration of the library.
+# Runs the lints in every configuration of the library. Warnings are errors.
 set -euo pipefail
 cargo clippy --workspace --all-targets --features kinlock-command/manual -- -D warnings
 cargo clippy -p kinlock --no-default-features -- -D warnings
 cargo clippy -p kinlock --features events -- -D warnings
 cargo clippy -p kinlock --features send_guard,arc_lock,serde,owning_ref --all-targets -- -D warnings
-# By its path: the real parking_lot is a peer of the benchmark.
+# Named by its path, because the workspace also has the real parking_lot, for the benchmark.
 facade=lib/parking-lot/Cargo.toml
 cargo clippy --manifest-path $facade --all-targets --features deadlock_detection,arc_lock \
     -- -D warnings

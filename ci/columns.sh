@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Lines of Rust, comments in scripts, and lines of the README have at most 100 characters; code in
-# scripts, which is pipelines and tables, 120. Exempt is what cannot be broken: in the README rows
-# of tables, images, what ci/readme_table.py writes, and blocks that show what a program prints; in
-# scripts a line of one word.
+# Checks the length of lines: at most 100 characters in Rust, in comments of scripts and in the
+# README; at most 120 in code of scripts, which has pipelines and tables. What cannot be broken is
+# exempt: in the README rows of tables, images, what ci/readme_table.py writes, and blocks that show
+# what a program prints; in scripts a line of one word.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C.UTF-8

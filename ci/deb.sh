@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Debian packages of what `make install` installs: kinlock (the command), libkinlock1 (the shared
-# library), libkinlock-dev (what C and C++ programs are compiled with), kinlock-dbgsym (what
+# Makes Debian packages of what `make install` installs: kinlock (the command), libkinlock1 (the
+# shared library), libkinlock-dev (what C and C++ programs are compiled with), kinlock-dbgsym (what
 # debuggers read). `ci/deb.sh build [FOLDER]` makes them, in target/deb or in FOLDER. They are for
-# the release of Debian on which they are made. DEBFULLNAME and DEBEMAIL say who gives them away.
+# the release of Debian on which they are made. DEBFULLNAME and DEBEMAIL name the maintainer.
 #
-# `ci/deb.sh` makes and tests them: lintian finds no error; in a root with this machine's release
-# and a compiler they are installed and used by a user without privileges, as their users do; and
-# when they are purged, no file is left of them. Downloads some 100 MB once. Needs root or sudo, to
-# mount and to change the root.
+# `ci/deb.sh` makes and tests them: lintian must find no error. The packages are installed in a root
+# with this machine's release and a compiler, and a user without privileges uses them there. When
+# they are purged, no file of theirs must be left. Downloads some 100 MB once. Needs root or sudo,
+# to mount and to change the root.
 #   KINLOCK_CACHE    where that root is kept [~/.cache/kinlock-debian]
-#   KINLOCK_MIRROR   where Debian's packages are [where this machine has its own from]
+#   KINLOCK_MIRROR   where Debian's packages are [where this machine gets its packages]
 set -euo pipefail
 folder=${2:+$(realpath -m -- "$2")} # before the folder changes
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ fail() { echo "ci/deb.sh: $*" >&2; exit 1; }
 
 # ---- within a mount namespace: deb.sh --in ROOT FOLDER VERSION ----
 
-# A user without privileges, in the root.
+# Runs a command in the root, as a user without privileges.
 inside() {
     timeout -k 5 300 chroot --userspec=nobody:nogroup "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/t/home \
         LC_ALL=C.UTF-8 MANPAGER=cat MANWIDTH=80 "$@" </dev/null
@@ -27,7 +27,8 @@ inside() {
 
 files() { (cd "$root" && find . -xdev -path ./t -prune -o -print | sort); }
 
-# says TEXT COMMAND...: it succeeds, and prints a line with that text, on stdout or stderr.
+# says TEXT COMMAND...: the command must succeed, and print a line with that text, on stdout or
+# stderr.
 says() {
     local expected=$1 found
     shift
@@ -56,7 +57,7 @@ use_pages() {
 
 use_library() {
     local program library linked
-    # The shared library is called kinlock in CMake.
+    # CMake calls the shared library kinlock.
     inside sh -ec 'cd /t/home/examples
         { make && cmake -S . -B cmake && cmake --build cmake; } >log 2>&1 || { cat log; exit 1; }
         mv cmake/queue-kinlock cmake/queue-shared
@@ -91,7 +92,7 @@ in_root() {
     use_pages
     use_library
     chroot "$root" dpkg --purge "${packages[@]}" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "not purged"; }
-    # The caches of the package manager, the loader and man belong to them.
+    # The caches of the package manager, the loader and man may change.
     left=$(files | comm -13 "$work/before" - |
         grep -vE '^\./var/(lib/dpkg/|log/|cache/(ldconfig|man)/)|^\./etc/ld\.so\.cache$' || true)
     [ -z "$left" ] || fail "left after a purge: $left"
@@ -117,14 +118,14 @@ architecture=$(dpkg --print-architecture)
 libraries=usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 release=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 version=$release
-# What is not a release is older than it.
+# A build that is not the release has a version that counts as older.
 [ "$(git describe --exact-match --tags 2>/dev/null)" = "v$release" ] ||
     version=$release~$(git log -1 --format=%cd.%h --date=format:%Y%m%d)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 maintainer="${DEBFULLNAME:-The kinlock authors} <${DEBEMAIL:-authors@kinlock.invalid}>"
 
-# move PACKAGE PATH...: from the installed tree into the package.
+# move PACKAGE PATH...: moves files from the installed tree into the package.
 move() {
     local package=$1 path
     shift
@@ -140,7 +141,7 @@ depends() {
     (cd "$work/shlibdeps" && dpkg-shlibdeps -O "$1" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
 }
 
-# pack PACKAGE: its fields and its long description come on stdin.
+# pack PACKAGE: makes the package. Reads its fields and its long description from stdin.
 pack() {
     local root=$work/$1 documents=$work/$1/usr/share/doc/$1
     mkdir -p "$root/DEBIAN" "$root/usr/share/doc"
@@ -195,7 +196,7 @@ strip --strip-unneeded "$work/libkinlock1/$libraries/libkinlock.so.1"
 chmod 644 "$work/libkinlock1/$libraries/libkinlock.so.1"
 mkdir -p "$work/kinlock-dbgsym/usr/share/doc"
 ln -s kinlock "$work/kinlock-dbgsym/usr/share/doc/kinlock-dbgsym"
-# The loader reads the empty libraries in 32-bit processes, in place of the library.
+# In 32-bit processes the loader reads empty libraries in place of the preloaded library.
 mkdir -p "$work/kinlock/usr/share/lintian/overrides"
 for tag in binary-from-other-architecture shared-library-lacks-prerequisites; do
     echo "kinlock: $tag [usr/lib/kinlock/libkinlock_preload.so-for/*]"
@@ -279,14 +280,14 @@ cache=${KINLOCK_CACHE:-$HOME/.cache/kinlock-debian}
 root=$cache/$codename
 . ci/lib/debian.sh
 debian_mirror
-# With what the packages depend on. A name ends at the version that is needed.
+# The root has what the packages depend on. The needed versions are cut off the names.
 needed=$(sed 's/ ([^)]*)//g; s/ //g' <<<"$command,$library")
 wanted=bash,cmake,g++,gcc,libc6-dev,make,man-db,pkg-config,$needed
 if [ "$(cat "$root/wanted" 2>/dev/null)" != "$wanted" ]; then
     echo "making a root with $codename"
     "${as_root[@]}" rm -rf "$root"
     mkdir -p "$cache"
-    # What it mounts for a while ends with it.
+    # What mmdebstrap mounts is unmounted with this namespace.
     "${as_root[@]}" unshare --mount --propagation private \
         mmdebstrap --quiet --mode=root --variant=minbase --include="$wanted" "$codename" "$root" "$mirror"
     echo "$wanted" | "${as_root[@]}" tee "$root/wanted" >/dev/null
@@ -295,7 +296,7 @@ fi
 mkdir "$work/t"
 cp "$out"/*"_${version}_$architecture.deb" "$work/t"
 cp -r lib/c/examples "$work/t/examples"
-# The program in C of the guide, of which a report is made.
+# The guide's program in C, for a report.
 awk '$0 == "```c" { n++; inside = 1; next } /^```/ { inside = 0 } inside && n == 1' \
     docs/guide/unmodified-programs.md >"$work/count.c"
 cc -O2 -pthread "$work/count.c" -o "$work/t/count"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Documentation builds without warnings: no broken links.
+# Builds the documentation. Warnings, such as broken links, are errors.
 set -euo pipefail
 libraries=(-p kinlock-core -p kinlock-linux -p kinlock -p kinlock-ids -p kinlock-invalidation)
 RUSTDOCFLAGS="-D warnings" cargo doc "${libraries[@]}" --no-deps \

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Random schedules of locks, concurrency IDs and delayed invalidation: 10,000 of each.
-# With the argument SCHEDULES: that many of each, and then also the defects of invalidation, which
-# must be caught (exit status 1). Those of locks and IDs: ci/mutants.sh.
+# Plays random schedules of locks, concurrency IDs and delayed invalidation: 10,000 for each
+# subject.
+# With the argument SCHEDULES: that many for each subject, and then also the defects of
+# invalidation, which must be caught (exit status 1). ci/mutants.sh has the defects of locks and
+# IDs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 schedules=${1:-10000}

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# kinlock_fallback.h, the locks of kinlock.h over those of the system: it declares each function of
-# a lock that the library has, and the library's own tests of these locks pass with it, as C99 and
-# C++11, by each compiler that there is, with glibc, with musl, and for Windows under Wine.
+# Tests kinlock_fallback.h, which implements the locks of kinlock.h by the system's locks. It has to
+# declare each function of a lock that the library has, and the library's own tests of these locks
+# have to pass with it, as C99 and C++11, by each compiler that is installed, with glibc, with musl,
+# and for Windows under Wine.
 set -euo pipefail
 cd "$(dirname "$0")/../lib/c"
 export LC_ALL=C
 work=$(mktemp -d)
 wine=
 clean() {
-    # Wine's server goes on for some seconds, and writes.
+    # Wine's server would go on for some seconds, and write into this folder.
     [ -z "$wine" ] || WINEPREFIX=$work/wine "$server" -k -w 2>/dev/null || true
     rm -rf "$work"
 }
@@ -24,13 +25,13 @@ printf '#include <kinlock_fallback.h>\n#include <kinlock_fallback.h>\n' >"$work/
 printf '#include <kinlock.h>\n' >>"$work/twice.c"
 count=0
 
-# runs NAME COMMAND..: a limit for what hangs, not for what waits for a CPU.
+# runs NAME COMMAND..: runs it with a limit that ends a hang, but not a wait for a CPU.
 runs() {
     timeout 300 "${@:2}" || fail "$1 ended with status $?"
     count=$((count + 1))
 }
 
-# everywhere NAME CC CXX EXTENSION RUNNER..: all tests by this compiler.
+# everywhere NAME CC CXX EXTENSION RUNNER..: runs all tests, compiled by these compilers.
 everywhere() {
     local name=$1 cc=$2 cxx=$3 extension=$4 test runner=("${@:5}")
     "$cc" -std=c99 -D_POSIX_C_SOURCE=200809L "${strict[@]}" -Wstrict-prototypes "$work/twice.c"
@@ -40,7 +41,7 @@ everywhere() {
     done
     [ -n "$cxx" ] || return 0
     "$cxx" -x c++ -std=c++11 "${strict[@]}" "$work/twice.c"
-    # Wine takes seconds to start a program.
+    # Not under Wine, which takes seconds to start a program.
     for test in $([ -n "$extension" ] || echo "${tests[@]}"); do
         "$cxx" -x c++ -std=c++11 "${warnings[@]}" "tests/c/$test.c" -x none \
             -o "$work/$test$extension" "${link[@]}"
@@ -50,7 +51,7 @@ everywhere() {
     runs "classes, $name" "${runner[@]}" "$work/classes$extension"
 }
 
-# ---- what it declares: all functions but those of what it does not have ----
+# ---- what it declares: the functions of all that it has ----
 
 printf '#include <kinlock_fallback.h>\n' | gcc -E -P -Iinclude -x c - >"$work/declared"
 grep -v -E '^kinlock_(ids|counters?|area|stack|invalidation)_' symbols.txt |
@@ -62,7 +63,7 @@ diff <(versions kinlock.h) <(versions kinlock_fallback.h) || fail "the headers d
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' ../../Cargo.toml | head -1)
 grep -q "return \"$version\";" include/kinlock_fallback.h || fail "it returns another version"
 
-# What is not there is named by the compiler.
+# The compiler's message names what the header lacks.
 for absent in ids_t:concurrency_ids counter_t:counters stack_t:stacks \
     invalidation_t:delayed_invalidation; do
     if gcc -std=c99 "${warnings[@]}" -DABSENT="kinlock_${absent%:*}" -fsyntax-only \
@@ -72,7 +73,7 @@ for absent in ids_t:concurrency_ids counter_t:counters stack_t:stacks \
     grep -q "kinlock_fallback_has_no_${absent#*:}" "$work/log" ||
         fail "the message about kinlock_${absent%:*}: $(cat "$work/log")"
 done
-# A file takes one of the two headers, and needs a POSIX that has a monotonic clock.
+# A file may include only one of the two headers, and needs a POSIX that has a monotonic clock.
 if printf '#include <kinlock.h>\n#include <kinlock_fallback.h>\n' |
     gcc -fsyntax-only -Iinclude -x c - 2>"$work/log" || ! grep -q 'not both' "$work/log"; then
     fail "both headers are accepted"

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Formatting.
+# Checks the formatting.
 set -euo pipefail
 cargo fmt --all --check

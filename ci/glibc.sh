@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# One preload library, and one libkinlock.so.1, for all C libraries from glibc 2.31 on: programs
-# answer the same with and without the first, and the tests of the second pass, in root file systems
-# made of the packages of Debian's releases, without a container.
+# Checks that one preload library and one libkinlock.so.1 work with all versions of glibc from 2.31
+# on: programs print the same with and without the preload library, and the tests of libkinlock
+# pass. They run in root file systems made of the packages of Debian's releases, without a
+# container.
 # With names of releases: only these. Downloads some 80 MB per release once. Needs root or sudo, to
 # mount and to change the root.
 #   KINLOCK_CACHE    where the root file systems are kept [~/.cache/kinlock-glibc]
-#   KINLOCK_LIBRARY  the library to test [that of this checkout]
-#   KINLOCK_MIRROR   where Debian's packages are [where this machine has its own from, if it is a
+#   KINLOCK_LIBRARY  the library to test [this checkout's]
+#   KINLOCK_MIRROR   where Debian's packages are [where this machine gets its packages, if it runs
 #                    Debian]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +19,7 @@ packages=(libc6 libgcc-s1 libstdc++6 coreutils dash diffutils python3-minimal li
     default-jre-headless)
 of_oldest=(libc6-dev libstdc++-10-dev)
 locks=(kinlock-mutex pthread)
-# Those that take long say nothing about the C library, and run in ci/preload.sh.
+# The programs that take long test nothing about the C library; ci/preload.sh runs them.
 programs=(allocations asynchronous attributes c11 cancel codes cxx depth early forks owners peers rwcodes
     rwforeign spin versions waits)
 
@@ -26,7 +27,7 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 
 # ---- within the mount namespace: glibc.sh --in ROOT FOLDER RELEASE ----
 
-# Of the C library, shared and static.
+# The tests of libkinlock, shared and static.
 c_tests=(mutex cond rwlock spin once forks misuse signals ids invalidation machine queues)
 
 failures=0
@@ -35,10 +36,10 @@ differs() {
     echo "FAILED: $release: $*" >&2
 }
 
-# Runs it in the root, for a while at most: a lost wake-up is a hang.
+# Runs a command in the root, with a limit, because a lost wake-up is a hang.
 inside() { timeout -k 5 300 chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/t LC_ALL=C "$@" </dev/null; }
 
-# The same with and without the library, with output and status.
+# A program has the same output and status with and without the library.
 same() {
     local what=$1 lock want got
     shift
@@ -62,7 +63,7 @@ in_root() {
     version=$(inside /lib64/ld-linux-x86-64.so.2 --library-path /lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu \
         /t/version)
     [ "$version" = "${glibc[$release]}" ] || fail "$release has glibc $version, expected ${glibc[$release]}"
-    # The counts say that the library is there and works.
+    # The counts show that the library is loaded and works.
     inside LD_PRELOAD=/t/library.so KINLOCK_COUNTS="/t/counts-$release" /t/known >/dev/null || differs "known"
     grep -q '"calls":32,' "$root/t/counts-$release" || differs "nothing was counted"
     same true true
@@ -78,11 +79,11 @@ in_root() {
     local java
     java=$(cd "$root" && ls -d usr/lib/jvm/*/bin/java | head -1)
     same java "/$java" -Xshare:auto -Xmx64m -XX:+UseSerialGC -cp /t Waits
-    # Each thread has the interpreter for 5 ms at a time, which is a timed wait of the other.
+    # Each thread runs the interpreter for 5 ms at a time, while the other one is in a timed wait.
     plain=$(inside /usr/bin/python3 -S /t/turns.py) || differs "python3: $plain"
     for lock in "${locks[@]}"; do
         n=$(inside LD_PRELOAD=/t/library.so KINLOCK_LOCK="$lock" /usr/bin/python3 -S /t/turns.py) || differs python3
-        # Far more than what differs from one second of CPU time to the next.
+        # The limit is far beyond the difference between one second of CPU time and the next.
         [ "$((n * 20))" -gt "$plain" ] || differs "python3, $lock: $n turns, and $plain without the library"
     done
     bare
@@ -98,7 +99,7 @@ in_root() {
         "${#c_tests[@]} tests of the C library pass"
 }
 
-# A root with a C library and nothing else: no libgcc_s, and before glibc 2.34 no libdl or
+# Tests in a root with nothing but a C library: no libgcc_s, and before glibc 2.34 no libdl or
 # libpthread in use.
 bare() {
     local bare=$root/t/bare-$release file whole=$root
@@ -109,7 +110,7 @@ bare() {
             "$bare/lib64/"
     done
     cp "$root"/t/{library.so,codes,rwcodes,plain} "$bare/t/"
-    # Programs are named by their files: nothing else is there to start them.
+    # Programs are started by the names of their files, since the root has no shell.
     for file in plain codes rwcodes; do
         local want got lock
         want=$(LD_LIBRARY_PATH=/lib64 alone "$bare" "/t/$file")
@@ -162,7 +163,7 @@ fetch() {
         ln -s "usr/$folder" "$to/$folder"
     done
     debian_unpack "$state"/archives/*.deb "$to"
-    # So that they lead to the same outside of the root, for the compiler.
+    # Makes absolute links relative, so that the compiler can follow them outside of the root.
     find "$to" -type l -lname '/*' | while read -r package; do
         ln -sfn --relative "$to$(readlink "$package")" "$package"
     done
@@ -191,8 +192,7 @@ trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 cp "$library" "$work/library.so"
 from=tools/preload/tests/c
-# This machine's compiler, with the oldest C library. It looks for that beside itself unless it is
-# told.
+# This machine's compiler uses the oldest C library. Without these options it would use its own.
 oldest=$cache/${all[0]}
 libraries=usr/lib/x86_64-linux-gnu
 flags=(--sysroot="$oldest" -B"$oldest/$libraries/" -L"$oldest/$libraries" -L"$oldest/lib/x86_64-linux-gnu" -O1 -w
@@ -207,9 +207,9 @@ for program in known small "${programs[@]}"; do
     esac
 done
 compile cc "$from/plugin.c" plugin.so -shared -fPIC
-# The C library is linked with the oldest glibc and used with all: an old version of a function
-# is in the newer ones, too. Before 2.34 threads and the loader had libraries of their own; they
-# have been empty since then.
+# libkinlock is linked with the oldest glibc and used with all: newer ones still have the old
+# versions of functions. Before 2.34 threads and the loader had libraries of their own, which have
+# been empty since then.
 make --silent -C lib/c OUT="$work/c" LDFLAGS="${flags[*]:0:4}" >&2
 needed=$(readelf -d "$work/c/libkinlock.so.1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort | paste -sd' ')
 case $needed in
@@ -291,7 +291,7 @@ javac --release 11 -d "$work" "$work/Waits.java" || fail "Waits.java does not co
 
 enter=(unshare --mount --propagation private)
 [ "$(id -u)" = 0 ] || enter=(sudo -n "${enter[@]}")
-# All at a time: they mostly sleep.
+# All releases at the same time: the programs mostly sleep.
 status=0 running=()
 for release in "$@"; do
     "${enter[@]}" ci/glibc.sh --in "$cache/$release" "$work" "$release" &

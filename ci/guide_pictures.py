@@ -24,7 +24,7 @@ RUNS = {
     "handoffs-lock2": "--machine haswell-ex-4s --locks qspinlock,cna-v10,cna --workload lock2 "
     "--threads 36",
 }
-# The run whose table the guide shows.
+# The name of the run whose table the guide shows.
 SHOWN = "handoffs-lock2"
 TABLE = re.compile(r"(<!-- table: ci/guide_pictures.py -->\n\n```text\n).*?(```\n)", re.DOTALL)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the checks need beyond a stable toolchain, and reports what it cannot install. The
-# check that needs it then fails or is skipped, as its script says.
+# Installs what the checks need beyond a stable toolchain, and reports what it cannot install. A
+# check that needs something that is missing fails or is skipped, as its script says.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,8 @@ as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo -n)
 updated=
 
-# Installs a package of Debian's, by itself, so that one that is not there hinders no other.
+# Installs one Debian package. One at a time, so that a package that does not exist does not prevent
+# the others.
 install() {
     command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null || return 1
     [ -n "$updated" ] || "${as_root[@]}" apt-get update -qq >/dev/null 2>&1
@@ -43,7 +44,7 @@ need cmake "ci/c.sh will not test the files for CMake" command -v cmake
 for package in qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross; do
     need "$package" "ci/features.sh will not run the sequences of aarch64" dpkg -s "$package"
 done
-# For children of another C library; gcc-multilib would displace the compiler for aarch64.
+# For children with another C library. gcc-multilib conflicts with the compiler for aarch64.
 for package in musl-tools libc6-dev-i386 "lib32gcc-$(cc -dumpversion | cut -d. -f1)-dev"; do
     need "$package" "children of that kind will not be tested" dpkg -s "$package"
 done
@@ -84,7 +85,7 @@ rustup toolchain list | grep -q "^$msrv" ||
     missing "Rust $msrv" "the minimum version will not be checked"
 sources=$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src
 if ! cargo +nightly miri --version >/dev/null 2>&1 || ! [ -d "$sources" ]; then
-    # An installed nightly stays as it is: any version will do.
+    # An installed nightly is not updated, since any version will do.
     rustup toolchain list | grep -q '^nightly' ||
         rustup toolchain install nightly --profile minimal >/dev/null 2>&1
     rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 ||

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Counts the instructions that taking and releasing a free lock costs. The count is exact, and the
-# same in every run, on a busy machine too. An empty loop's count is subtracted; two lengths cancel
-# startup.
+# Counts the instructions that it takes to acquire and release a free lock. The count is exact and
+# the same in every run, even on a busy machine. The count of an empty loop is subtracted, and loops
+# of two lengths cancel out the startup.
 #
-# A higher count than stated here is a regression; a lower one asks for a lower limit. A new
-# compiler may change either. The standard library's mutex is there for reference.
+# A higher count than stated here is a regression. If the count is lower, lower the limit. A new
+# compiler may change the counts. The standard library's mutex is there for reference.
 set -euo pipefail
 
 declare -A limit=([kinlock-spin]=18 [kinlock-mutex]=13 [kinlock-mutex-joined]=16
     [kinlock-rwlock-read]=26 [kinlock-rwlock-write]=8 [kinlock-rwlock-biased]=38)
-# With the feature `report`, whose two tests and the calls behind them need registers.
+# With the feature `report`: its two tests, and the calls that follow them, need registers.
 declare -A reporting=([kinlock-mutex]=19 [kinlock-rwlock-read]=33 [kinlock-rwlock-write]=15)
-# In a C program under `run --report`, with the loop and the calls. The report looks closer at some
-# acquisitions at random, so these are limits with some room.
+# In a C program under `run --report`, including the loop and the calls. The report samples some
+# acquisitions at random, so these limits have some room.
 declare -A reported=([mutex]=160 [recursive]=200 [read]=260 [write]=235)
 
 if [ "$(uname -m)" != x86_64 ]; then
@@ -25,7 +25,7 @@ program=${CARGO_TARGET_DIR:-target}/release/examples/uncontended
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# All instructions of `uncontended LOCK PAIRS`.
+# Prints the number of instructions of `uncontended LOCK PAIRS`.
 count() {
     valgrind --tool=callgrind --callgrind-out-file="$work/out" "$program" "$1" "$2" \
         2>"$work/log" >/dev/null ||
@@ -33,8 +33,8 @@ count() {
     sed -n 's/^summary: *//p; s/^totals: *//p' "$work/out" | head -1
 }
 
-# Instructions per turn of the loop, in hundredths: startup differs by a few between runs, thousands
-# of turns do not.
+# Prints the instructions per turn of the loop, in hundredths. Startup differs by a few instructions
+# between runs, which does not matter over thousands of turns.
 per_turn() {
     local few many
     few=$(count "$1" 10000)
@@ -44,7 +44,7 @@ per_turn() {
 
 empty=$(per_turn none)
 failed=0
-# check LOCK LIMIT NOTE: an empty limit only prints.
+# check LOCK LIMIT NOTE: with an empty limit it only prints the count.
 check() {
     local found
     found=$((($(per_turn "$1") - empty + 50) / 100))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Libraries that many preload give right answers together with ours, before it and behind it in
-# LD_PRELOAD, and under each form of the command: the C library's functions are wrapped by both.
-# Prints how long the programs took, per library and form. All of the libraries have to
-# be installed.
+# Checks that programs give right answers with kinlock and another library that many users preload,
+# before and after it in LD_PRELOAD, and under each form of the command. Both libraries wrap
+# functions of the C library. Prints how long the programs took, per library and form. All of the
+# libraries have to be installed.
 #   ci/interposers.sh [NAME]    only the libraries whose names begin so
 #   KINLOCK                     the command to test [this checkout's]
 set -euo pipefail
@@ -11,7 +11,7 @@ only=${1:-}
 
 fail() { echo "ci/interposers.sh: $*" >&2; exit 1; }
 
-# Each name with its file.
+# The name of each library and its file.
 all=(faketime:faketime/libfaketime.so.1 faketimeMT:faketime/libfaketimeMT.so.1
     eatmydata:libeatmydata.so fakeroot:libfakeroot/libfakeroot-sysv.so jemalloc:libjemalloc.so.2
     mimalloc:libmimalloc.so.2 profiler:libprofiler.so.0 nss_wrapper:libnss_wrapper.so)
@@ -29,8 +29,9 @@ trap 'rm -rf "$work"' EXIT
 cp /etc/passwd /etc/group "$work/"
 export NSS_WRAPPER_PASSWD=$work/passwd NSS_WRAPPER_GROUP=$work/group
 
-# `right NAME LIBRARIES COMMAND...`: both programs behind a command give the right answer with these
-# libraries preloaded into the command itself. fakeroot needs its server, the profiler a file.
+# `right NAME LIBRARIES COMMAND...`: both programs give the right answer when COMMAND runs them,
+# with these libraries preloaded into the command itself. fakeroot needs its server, the profiler a
+# file.
 right() {
     local name=$1 libraries=$2 words program before=()
     shift 2
@@ -38,8 +39,8 @@ right() {
     case $name in
     faketime*) with+=(FAKETIME=+2d) ;;
     fakeroot) before=(fakeroot --) ;;
-    # Its timer outlives an exec, its handler does not: the default of 10 ms of CPU time may end the
-    # program before the profiler begins in it, whoever called exec.
+    # The profiler's timer survives an exec, but its handler does not. With the default of 10 ms of
+    # CPU time the timer may end a program before the profiler starts in it, even without kinlock.
     profiler) with+=(CPUPROFILE="$work/profile" CPUPROFILE_FREQUENCY=1) ;;
     esac
     for program in kccachetest echo; do

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Undefined behaviour and weak memory, interpreted.
+# Searches for undefined behaviour and for errors under weak memory, by Miri's interpreter.
 #
 #   ci/miri.sh short    the algorithms, and what every lock does
 #   ci/miri.sh          also everything else that can be interpreted, and several seeds
 #
-# Each program is interpreted on one CPU, so what takes longest runs beside the rest.
+# Miri interprets each program on one CPU, so what takes longest runs in parallel to the rest.
 set -euo pipefail
 miri() {
     local flags=$1
     shift
     MIRIFLAGS=$flags cargo +nightly miri test --target-dir target/miri "$@"
 }
-# These take minutes per seed.
+# These tests take minutes per seed.
 long=(-p kinlock --test mutex --test condvar --test rwlock --test legal_uses)
 every=(-p kinlock --test every_lock)
 invalidation=(-p kinlock-invalidation --test invalidation)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The C library for musl: it builds, exports what it should, needs musl alone, and its tests pass
-# with the shared library, with the static one, and as programs that are linked with -static.
+# Tests libkinlock for musl: it builds, exports what it should, needs no library but musl, and its
+# tests pass with the shared library, with the static one, and as programs that are linked with
+# -static.
 set -euo pipefail
 cd "$(dirname "$0")/../lib/c"
 export LC_ALL=C
@@ -23,7 +24,7 @@ needed=$(readelf -d "$shared" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 
 export LD_LIBRARY_PATH=$work/out
 count=0
-# tested NAME ARGUMENTS: compiles and runs it.
+# tested NAME ARGUMENTS: compiles and runs a test.
 tested() {
     local name=$1
     musl-gcc -std=c99 -O2 -Wall -Wextra -Wpedantic -Werror -Iinclude "tests/c/$name.c" \

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Seeded defects are caught. No shipped source has a line for them: lab/verify/mutants/*.patch puts
-# them all into a copy of the tree, target/mutants/tree, whose checks must see each of them. A patch
-# that does not apply fails.
+# Checks that seeded defects are caught. No shipped source has a line for them:
+# lab/verify/mutants/*.patch adds them to a copy of the tree, target/mutants/tree, whose checks must
+# catch each of them. A patch that does not apply is an error.
 #
 #   ci/mutants.sh           unit tests, quick tests, and the model checker
-#   ci/mutants.sh deep      and the hunts of the explorer and of torture, which last until they end
+#   ci/mutants.sh deep      also the hunts of the explorer and of torture, which take long
 #   ci/mutants.sh tree      makes the copy only, as far as the patches apply, to be mended by hand
-#   ci/mutants.sh refresh   writes the patches anew: what the copy has beyond the tree it is made of
+#   ci/mutants.sh refresh   writes the patches anew, from the changes in the copy
 set -euo pipefail
 shopt -s nullglob
 cd "$(dirname "$0")/.."
 patches=$PWD/lab/verify/mutants
 tree=$PWD/target/mutants/tree
 
-# The patch that has the files that match; `base` has all others.
+# For each patch, the files that it changes. `base.patch` has all others.
 declare -A files=(
     [spin]='lib/core/*/qspinlock* lib/core/*/cna* lib/core/*/raw/waiter* lib/core/tests/loom_spin*'
     [mutex]='lib/core/*/raw/mutex* lib/core/tests/loom_mutex* lib/core/tests/loom_notified*'
@@ -24,7 +24,8 @@ declare -A files=(
     [lab]='lab'
 )
 
-# The copy is a repository of its own. Its index is the tree: the patches are its `git diff`.
+# The copy is a repository of its own. Its index is the original tree, so `git diff` prints the
+# patches.
 make_tree() {
     rm -rf "$tree.old"
     [ ! -e "$tree" ] || mv "$tree" "$tree.old"
@@ -32,8 +33,8 @@ make_tree() {
     git ls-files -z --cached --others --exclude-standard |
         while IFS= read -rd '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
         tar --null --files-from - --create | tar --extract --touch --directory "$tree"
-    # With another version its crates have other names under target/ than the tree's own, so that
-    # both share there what other people wrote.
+    # With another version its crates have other names under target/ than the tree's crates. So both
+    # trees can share target/ and the crates of others that are compiled there.
     sed -i '0,/^version = "\(.*\)"/s//version = "\1+mutants"/' "$tree/Cargo.toml"
     git -C "$tree" init --quiet
     echo '*.rej' >>"$tree/.git/info/exclude"
@@ -43,7 +44,8 @@ make_tree() {
         git -C "$tree" apply --reject --whitespace=nowarn "$patch" 2>"$tree/.git/apply.log" ||
             { refused+=("${patch##*/}"); grep -v 'cleanly\.$' "$tree/.git/apply.log" >&2; }
     done
-    # What has not changed since the last copy is not compiled again.
+    # Files that have not changed since the last copy keep their times, so that they are not
+    # compiled again.
     local file
     for file in $(git -C "$tree" ls-files --cached --others); do
         ! cmp -s "$tree.old/$file" "$tree/$file" || touch -r "$tree.old/$file" "$tree/$file"
@@ -56,7 +58,7 @@ make_tree() {
     }
 }
 
-# The paths' changes, without the lines that change with every change of a file.
+# Prints the changes of these paths, without the lines that change with every change of a file.
 changes() {
     git -C "$tree" diff --no-ext-diff --unified=2 -- "$@" | sed '/^index /d'
 }
@@ -89,7 +91,7 @@ RUSTFLAGS="--cfg loom" KINLOCK_MODEL_SECONDS=6 cargo test --release \
 [ "${1:-}" = deep ] || exit 0
 
 cargo test -p kinlock-verify --test caught -- --ignored
-# The commands have one name in both trees.
+# In its own folder, because the commands have the same names in both trees.
 cargo build --release --quiet -p kinlock-lab --target-dir "$target/mutants"
 catches() {
     local status=0
@@ -99,7 +101,7 @@ catches() {
         exit 1
     fi
 }
-# Most are caught within a thousand schedules, the stale request of a writer within 100,000.
+# Most defects are caught within a thousand schedules, a writer's stale request within 100,000.
 catches explore locks --quiet --locks busted --schedules 100000
 catches explore ids --quiet --policies busted --schedules 100000
 catches torture locks --locks busted --seconds 3

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# glibc's own tests of its threads: mutexes, condition variables, reader-writer locks, barriers,
-# semaphores, spinlocks, keys, cancellation, C11 threads. They are Debian's source of the C library
-# that is installed here, and are built outside of its tree, against that library. All that pass as
-# they are pass under `kinlock run` and `kinlock run --report`. Takes six minutes, most of them
-# asleep.
-#   ci/nptl.sh [NAME]    only the tests whose names begin so, after tst-
+# Runs glibc's own tests of its threads: mutexes, condition variables, reader-writer locks,
+# barriers, semaphores, spinlocks, keys, cancellation, C11 threads. They come from Debian's source
+# of the glibc that is installed here, and are built outside of its tree, against the installed
+# library. All tests that pass without kinlock have to pass under `kinlock run` and `kinlock run
+# --report`. Takes six minutes, mostly asleep.
+#   ci/nptl.sh [NAME]    only the tests whose names begin with tst-NAME
 #   KINLOCK              the command to test [this checkout's]
 #   KINLOCK_CACHE        where the source is kept [~/.cache/kinlock-nptl]
-#   KINLOCK_MIRROR       where Debian's packages are [where this machine has its own from]
+#   KINLOCK_MIRROR       where Debian's packages are [where this machine gets its packages]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -16,8 +16,8 @@ fail() { echo "ci/nptl.sh: $*" >&2; exit 1; }
 
 # ---- one run, in its own process: nptl.sh --one FOLDER MODE TEST ----
 
-# Writes "pass", or "fail" and why. A loaded machine may break a test's time limit, so that a test
-# fails only if it does so three times.
+# Writes "pass", or "fail" and why. A test may exceed its time limit on a loaded machine, so it
+# fails only if it fails three times.
 one() {
     local work=$1 mode=$2 test=$3 program=$1/bin/$3 arguments=() before=() status
     local result=$work/results/$mode.$test scratch=$work/scratch/$mode.$test
@@ -34,7 +34,7 @@ one() {
     for _ in 1 2 3; do
         rm -rf "$scratch"
         mkdir -p "$scratch"
-        # Some open the file that is there in glibc's tree.
+        # Some tests open this file, which exists in glibc's tree.
         : >"$scratch/Makefile"
         status=0
         (cd "$scratch" && TMPDIR=$scratch LD_LIBRARY_PATH=$work/bin exec timeout -k 5 200 \
@@ -44,7 +44,7 @@ one() {
         fi
         rm -rf "$scratch"
         [ "$status" != 0 ] || { echo pass >"$result"; return; }
-        # Not supported here.
+        # The status of a test that is not supported here.
         [ "$status" != 77 ] || break
     done
     echo "fail $test: status $status: $(grep -v '^kinlock: \|^Timed out\|^Termination' "$result.out" |
@@ -76,8 +76,9 @@ fi
 
 # ---- the build --------------------------------------------------------------
 
-# The tests and their library ask for headers that are not installed. Those that stand by themselves
-# are found by links; of the others there is as much here as is asked for, and no inside of glibc.
+# The tests and their library include headers that are not installed. Links lead to the headers that
+# need nothing else. The others are replaced by the parts that the tests use, without the internals
+# of glibc.
 work=$(realpath -m "${CARGO_TARGET_DIR:-target}")/nptl
 rm -rf "$work"
 mkdir -p "$work"/{include/elf,support,bin,results,scratch}
@@ -129,8 +130,9 @@ header before.h <<'END'
 #define libc_hidden_proto(name)
 END
 
-# What of the library does not compile is missing to the tests that need it. Modules that a test
-# loads stand beside it; those that it is linked with are found there by the linker.
+# If a file of the tests' library does not compile, the tests that need it do not link. Modules that
+# a test loads are in the folder of the test, where the linker also finds those that a test is
+# linked with.
 cat >"$work/Makefile" <<'END'
 .SECONDARY:
 .SECONDEXPANSION:
@@ -149,7 +151,8 @@ bin/tst-%: tst-%.cc support.a
 END
 objects=$(cd "$source" && ls support/*.c malloc/scratch_buffer_*.c malloc/dynarray_*.c |
     sed 's,.*/\(.*\)\.c,support/\1.o,')
-# Static programs are reached by no preloaded library; the others that are left out are no tests.
+# Static programs are left out, because no library can be preloaded into them. The others that are
+# left out are not tests.
 sources=$(cd "$source" && ls nptl/tst-*.c nptl/tst-*.cc sysdeps/pthread/tst-*.c | sed 's,.*/,,')
 modules=$(sed -nE '/mod[0-9a-z]*\.c$/s,(.*)\.c,\1,p' <<<"$sources")
 tests=$(sed -E '/(mod[0-9a-z]*|aux|-common|-static)\.cc?$/d; s,\.cc?$,,' <<<"$sources" | grep "^tst-$only" | sort -u)
@@ -173,7 +176,8 @@ built=$(for test in $tests; do [ ! -x "$work/bin/$test" ] || echo "$test"; done)
 
 # ---- the runs ---------------------------------------------------------------
 
-# all MODE TEST...: prints those that pass. They mostly sleep.
+# all MODE TEST...: prints the tests that pass. Runs more of them at a time than there are CPUs,
+# because they mostly sleep.
 all() {
     local mode=$1
     shift

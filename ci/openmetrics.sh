@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# `kinlock report PID --follow --openmetrics FILE`, read by Prometheus' own parser (Debian:
-# python3-prometheus-client): the file is complete whenever it is read, counters do not fall, and
-# what the program did is in them; of more than a hundred names the rest has one series.
+# Reads what `kinlock report PID --follow --openmetrics FILE` writes by Prometheus' own parser
+# (Debian: python3-prometheus-client): the file is complete whenever it is read, counters never
+# fall, and they count what the program did. Beyond a hundred names, all others share one series.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# The package is for this one, whatever comes first in PATH.
+# The package is for this interpreter, which need not come first in PATH.
 /usr/bin/python3 -c 'import prometheus_client.openmetrics.parser' 2>/dev/null || {
     echo "$0: python3-prometheus-client is missing" >&2
     exit 1
@@ -68,7 +68,7 @@ one = min(value for (family, name), value in before.items()
 assert one > 0 and before[taken, "(others)"] >= 50 * (one - 1), before
 os.kill(follower, 2)
 END
-# A shell ignores SIGINT in its background jobs, and so does the command then.
+# The command ends by SIGTERM, since a shell's background jobs ignore SIGINT.
 kill "$follower" 2>/dev/null || true
 wait "$follower"
 echo "Prometheus' parser reads the counters of locks"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The pages that --html writes, opened in a browser: narrow, wide, light, dark and printed. None is
-# wider than its window, asks for another file or runs a text; tables and pictures have captions,
-# and texts can be read on their ground. With a folder as argument, what the pages look like is kept
-# there as PNG.
+# Opens the pages that --html writes in a browser: narrow, wide, light, dark and printed. No page
+# may be wider than its window, load another file, or run text as a script. Tables and pictures have
+# captions, and texts have enough contrast to be read. With a folder as argument, pictures of the
+# pages are kept there as PNG.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp -d)
@@ -12,7 +12,7 @@ if [ $# -gt 0 ]; then
     mkdir -p "$1"
     pictures=(--pictures "$(realpath "$1")")
 fi
-# As the name of the program's thread, of its lock, of its functions, and as an argument.
+# The name of the program's thread, of its lock and of its functions, and an argument.
 hostile='<script>hostile=1</script>'
 cargo build --release --quiet -p kinlock-command
 kinlock=${CARGO_TARGET_DIR:-target}/release/kinlock
@@ -26,6 +26,6 @@ cc -g -O1 -pthread ci/lib/hostile.c -o "$out/hostile"
     >"$out/scan.txt"
 "$kinlock" bench --quiet --seconds 0.01 --rounds 2 --html "$out/bench.html" --workload counter,long \
     --threads 1,2 >"$out/bench.txt"
-# A page of bench has no text of the user's.
+# A page of bench has no text that comes from a user.
 python3 ci/lib/pages.py "${pictures[@]}" "$hostile" "$out"/{report,compare,scan}.html
 python3 ci/lib/pages.py "${pictures[@]}" "kinlock-mutex" "$out/bench.html"

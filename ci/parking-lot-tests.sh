@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# parking_lot's own tests, on kinlock's locks under its name. They are taken from its published
-# source, which is fetched: its modules of tests become those of a crate that re-exports the facade.
+# Runs parking_lot's own tests on kinlock's locks under parking_lot's name. The tests are taken from
+# the published source, which is fetched: its test modules become modules of a crate that re-exports
+# the facade.
 #
-# ci/parking-lot-tests.sh [ARGUMENT...]: for the test programs, such as a name.
+# ci/parking-lot-tests.sh [ARGUMENT...]: arguments of the test programs, such as a name.
 set -euo pipefail
 version=0.12.5
-# The facade's own, which `cargo test` leaves out.
+# The facade's own tests, which `cargo test` leaves out.
 cargo test --quiet --manifest-path lib/parking-lot/Cargo.toml
 root=$PWD work=$PWD/target/parking-lot-tests
 rm -rf "$work" && mkdir -p "$work/fetch/src" "$work/tests/src" "$work/tests/tests"
@@ -82,8 +83,8 @@ impl Internal for Condvar {
 }
 EOF
 for module in condvar deadlock fair_mutex mutex once remutex rwlock; do
-    # The tests end each file. One without tests means that the source has changed.
-    # Those of deadlocks ask parking_lot_core, whose answer parking_lot re-exports.
+    # The tests are at the end of each file. A file without tests means that the source has changed.
+    # The tests of deadlocks use parking_lot_core; parking_lot re-exports what they need.
     sed -n '/^#\[cfg(test)\]/,$p' "$from/src/$module.rs" |
         sed -e 's/parking_lot_core::/parking_lot::/' \
             -e 's/use crate::{Condvar,/use crate::{Condvar, Internal,/' >"$work/tests/src/${module}_.rs"
@@ -92,14 +93,14 @@ for module in condvar deadlock fair_mutex mutex once remutex rwlock; do
 done
 
 cd "$work/tests/src"
-# edit FILE WHAT COUNT SCRIPT: changes the lines of a test by a script for sed, if COUNT of them
-# have the text WHAT.
+# edit FILE WHAT COUNT SCRIPT: edits a file by a script for sed. Exactly COUNT lines of the file
+# must contain WHAT.
 edit() {
     [ "$(grep -cF "$2" "$1")" = "$3" ] || { echo "$1 has not $3 lines with: $2" >&2; exit 1; }
     sed -i "$4" "$1"
 }
-# Some tests give other threads a fixed time, which is too short on a busy machine. They wait for
-# what they need instead.
+# Some tests give other threads a fixed time, which is too short on a busy machine. After these
+# edits they wait for what they need instead.
 edit deadlock_.rs 'assert!(check_deadlock());' 5 '
     s/assert!(\(check_deadlock()\));/assert!((0..3000).any(|_| { PAUSE; \1 }));/
     s/PAUSE/sleep(Duration::from_millis(100))/
@@ -110,7 +111,7 @@ edit condvar_.rs 'fn test_issue_129()' 1 '/fn test_issue_129()/,/^    }/ {
     s/thread::sleep(Duration::from_millis(100));/while *locks.0.lock() < 4 { thread::yield_now(); }/
     s/from_millis(500)/from_secs(300)/
 }'
-# This one repeats itself with a doubled limit.
+# This test is repeated with doubled limits until it passes.
 name=wait_while_until_internal_times_out_before_false
 edit condvar_.rs "fn $name()" 1 "/fn $name()/,/^    }/ {
     s/fn $name() {/& ATTEMPTS }\n fn notified_within(limit: u64) -> bool {/
@@ -124,7 +125,7 @@ edit condvar_.rs 'assert_eq!(cond.notify_all(), N);' 1 \
     's/assert_eq!(cond.notify_all(), N);/assert!([N, N + 1].contains(\&cond.notify_all()));/'
 
 cp "$from"/tests/*.rs "$work/tests/tests/"
-# All names that its root exports are exported here, too.
+# The facade exports all names that parking_lot's root exports.
 sed -n '/^#\[cfg(feature = "arc_lock")\]/p; /^pub use self::/,/;/p' "$from/src/lib.rs" |
     sed 's/self::[a-z_]*::/parking_lot::/' >"$work/tests/src/names.rs"
 grep -q 'const_reentrant_mutex' "$work/tests/src/names.rs"

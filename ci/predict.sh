@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Predicts how fast programs are with other numbers of threads, from a recording with two, measures
-# it, and prints both as a table. Needs bash, python3, and the programs. The machine should be idle.
+# Predicts how fast programs are with other numbers of threads, from a recording with two threads,
+# measures how fast they are, and prints both as a table. Needs bash, python3, and the programs. The
+# machine should be idle.
 #
 #   ci/predict.sh 'NAME | METRIC | COMMAND'...
 #
 #   NAME     what the program is called in the table
-#   METRIC   a regular expression whose first group is a rate in the program's output; `1/` before
-#            it: a time, of which all that are found are added
-#   COMMAND  no shell; {t} stands for the number of threads, {1000/t} for a thousand divided by it
+#   METRIC   a regular expression whose first group is a rate in the program's output. With `1/`
+#            before it the group is a time, and all times that are found are added
+#   COMMAND  run without a shell; {t} stands for the number of threads, {1000/t} for a thousand
+#            divided by it
 #
-#   KINLOCK=PATH     the command; its library and kinlock-lab lie beside it [target/release/kinlock]
+#   KINLOCK=PATH     the command; its library and kinlock-lab are in the same folder
+#                    [target/release/kinlock]
 #   THREADS='1 2 4'  numbers of threads that are predicted [1 2 4 8 16]
 #   RECORDED=N       the number of threads that is recorded [2]
-#   ROUNDS=N         how often each is measured, in turn [5]
+#   ROUNDS=N         how often each number of threads is measured, in turn [5]
 #   SECONDS_EACH=S   simulated seconds [0.3]
 #   FOLDER=PATH      where recordings and simulations are kept [a temporary one, removed]
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Programs run the same with and without the preloaded library; what it exports is what the C
-# library has, by name; it needs no more than a C library of 2012 has; and nothing in it can
-# allocate where it locks. `ci/preload.sh N` repeats the programs N times.
+# Checks the preloaded library: programs do the same with and without it; it exports only names that
+# the C library has; it needs only what a C library of 2012 has; and it cannot allocate where it
+# locks. `ci/preload.sh N` repeats the programs N times.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 times=${1:-1}
@@ -15,7 +15,8 @@ if ! command -v nm >/dev/null; then
     echo "WARNING: nm is missing: exported symbols NOT checked" >&2
     exit 0
 fi
-# A process whose C library lacks a version, or that has not another library, would not start.
+# A process would not start if its C library lacked a symbol version, or if another library were
+# missing.
 if command -v readelf >/dev/null; then
     needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
     [ "$needed" = libc.so.6 ] || { echo "the library needs other libraries: $needed" >&2; exit 1; }
@@ -34,7 +35,8 @@ if unknown=$(comm -23 <(echo "$exported") <(echo "$known")) && [ -n "$unknown" ]
     echo "exported, but not in the C library: $unknown" >&2
     exit 1
 fi
-# Half of a family is worse than none: a lock that is ours would be released as the C library's.
+# A family of functions is replaced as a whole. Otherwise the C library would release a lock that is
+# ours.
 mutexes='(__)?pthread_mutex_(init|destroy|lock|trylock|timedlock|clocklock|unlock)'
 condvars='pthread_cond_(init|destroy|wait|timedwait|clockwait|signal|broadcast)'
 spinlocks='pthread_spin_(init|destroy|lock|trylock|unlock)'
@@ -45,7 +47,7 @@ if [ -n "$missing" ]; then
     echo "the C library has what this library does not replace: $missing" >&2
     exit 1
 fi
-# That function may allocate, which must not happen where a thread locks.
+# __tls_get_addr may allocate, which must not happen where a thread locks.
 if nm -D --undefined-only "$library" | grep -q __tls_get_addr; then
     echo "the library has thread-locals that the C library finds" >&2
     exit 1

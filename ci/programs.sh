@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Debian programs that nobody here wrote give right answers on our locks. Those that are not
-# installed are skipped, and said to be.
+# Checks that programs of Debian, written by others, give right answers on our locks. Programs that
+# are not installed are skipped with a warning.
 #
-#   ci/programs.sh [TIMES [NAME]]    20 times for a release; only those whose name below begins so
+#   ci/programs.sh [TIMES [NAME]]    20 times for a release; only programs whose name below begins
+#                                    with NAME
 set -euo pipefail
 cd "$(dirname "$0")/.."
 times=${1:-1}
@@ -34,7 +35,8 @@ says() {
     fi
 }
 
-# How many locks the processes since the last call took, and how many of them were found taken.
+# Prints how many locks the processes since the last call took, and how many of them they found
+# taken.
 report() {
     if [ -s "$work/counts" ]; then
         awk -v what="$1" -F'"(locked|contended)":' '{ split($2, a, ","); split($3, b, ","); l += a[1]; c += b[1] }
@@ -59,7 +61,7 @@ kyotocabinet() {
     ours 100 kccachetest order -th 16 5000
     says '^ok$'
     report "kccachetest order"
-    # Its B+ tree takes reader-writer locks most of the time.
+    # The B+ tree mostly takes reader-writer locks.
     ours 100 kctreetest order -th 4 -etc "$work/tree.kct" 10000
     says '^ok$'
     if grep -q '"rw_reads":0,' "$work/counts"; then
@@ -244,7 +246,8 @@ mariadb_() {
 stress() {
     local command=(stress-ng --quiet --mutex 2 --mutex-ops 20000 --pthread 2 --pthread-max 200
         --pthread-ops 2000 --timeout 60)
-    # On a busy machine it gives up now and then, on any locks, as the system gives it no thread.
+    # On a busy machine stress-ng gives up now and then, on any locks, because it cannot create a
+    # thread.
     local try
     for try in 1 2 3 4 5; do
         (ours 100 "${command[@]}") && break
@@ -254,10 +257,10 @@ stress() {
     report "stress-ng"
 }
 
-# Each with the command that it needs.
+# Each program with the command that it needs.
 all=(kyotocabinet:kccachetest rocksdb:db_bench sysbench_:sysbench compressors:xz python:python3 sqlite:python3
     memcached_:memcached java_:java redis:redis-server stress:stress-ng)
-# A big package, so CI does not install it.
+# MariaDB is a big package, so CI does not install it.
 [ "$times" -eq 1 ] || all+=(mariadb_:mariadbd)
 for ((round = 0; round < times; round++)); do
     for program in "${all[@]}"; do

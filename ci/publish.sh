@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# The crates that users depend on are ready for the registry: each says what it is and has a README
-# and the licences, and `cargo publish --dry-run` packs them, and compiles each from what is packed,
-# with the packed ones below it. All other crates refuse to be published. Without a release nothing
-# is uploaded.
+# Checks that the crates that users depend on are ready for the registry: each has a description, a
+# README and the licences. `cargo publish --dry-run` packs them, and compiles each package against
+# the packages that it depends on. All other crates refuse to be published. Nothing is uploaded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 public=(kinlock-core kinlock-linux kinlock-report kinlock-recorder kinlock kinlock-ids kinlock-invalidation)
@@ -41,15 +40,15 @@ arguments=()
 for crate in "${public[@]}"; do
     arguments+=(-p "$crate")
 done
-# Cargo compiles each package against the packed ones below it. What it unpacked and compiled of
-# them in an earlier run it takes for current while their version is the same, so both go first.
+# Cargo takes what it unpacked and compiled in an earlier run for current as long as the version is
+# the same. So both are removed first.
 export CARGO_TARGET_DIR=$PWD/target/publish
 rm -rf target/publish "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/kinlock*
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 cargo publish --dry-run --locked --allow-dirty "${arguments[@]}" 2>&1 | tee "$log" | grep -v '^ *Compiling'
-# What the registry lets pass, but a reader of it would miss. Cargo warns of a network error when it
-# tries again.
+# Cargo warns of what the registry accepts, but its readers would miss. It also warns of a network
+# error when it tries again.
 harmless='aborting upload due to dry run|^warning: spurious network error'
 if grep -A3 '^warning' "$log" | grep -vE "$harmless" | grep '^warning'; then
     echo "ci/publish.sh: the warnings above" >&2

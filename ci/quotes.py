@@ -64,7 +64,7 @@ def wrong(path, text):
             decimals = len(number.partition(".")[2])
             if round(recorded, decimals) != float(number):
                 errors.append(f"{path}: {keys} is {recorded} in {mark[1]}, quoted as {number}")
-            # As a number of its own; a sign may be left out.
+            # The number must not be part of a longer one. The text may leave out its sign.
             here = re.compile(rf"(?<![\d.]){re.escape(number.lstrip('-'))}(?![\d]|\.\d)")
             if not here.search(before):
                 errors.append(f"{path}: {number} ({keys}) does not stand in the paragraph before")

@@ -21,7 +21,7 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 PICTURE = "mutex-grid.svg"
 OURS, STD, OTHER = "kinlock-mutex", "std-mutex", "parking-lot"
 PEERS = [STD, OTHER, "pthread-mutex"]
-# What the page shows of the workloads: what it is, its name, the threads.
+# The workloads that the page shows: a description, the name, the numbers of threads.
 WORKLOADS = [
     ("lock and unlock, no contention", "empty", (1,)),
     ("counter (a few ns held, 100 ns between)", "counter", (2,)),
@@ -34,7 +34,7 @@ SIMULATED = [
     ("lock2", "cna-lock2.csv", (1, 2, 4, 16, 72)),
 ]
 SIMULATED_LOCKS = ["qspinlock", "cna-v10", "cna"]
-# Programs that contend first.
+# The programs that contend come first.
 PROGRAMS = [
     ("sysbench-mutex", "`sysbench mutex`, one mutex"),
     ("kccachetest-order", "Kyoto Cabinet, `kccachetest order`"),
@@ -165,7 +165,7 @@ def mixes(path, runs, threads, hogs, part="grid"):
     """The cells of a part of the grid, "grid" or "wide" as runs are named: [(workload, locks)]."""
     found = []
     for run in runs:
-        # A single round of long slices answers another question.
+        # Runs of a single round have long slices and answer another question.
         if run["parameters"]["hogs"] != hogs or run["parameters"]["rounds"] < 2 or not run["name"].startswith(part):
             continue
         for (workload, count), locks in cells(path, [run]).items():

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Compares our mutex with the C library's in programs that nobody here wrote, quiet and beside one
-# busy process, and records it in target/results/<date>-<cpu model>-programs/, with a
+# Compares our mutex with the C library's in programs that others wrote, on an idle machine and next
+# to one busy process. Records the results in target/results/<date>-<cpu model>-programs/, with a
 # summary in docs/results. Takes 25 minutes.
 # The machine should be idle. Needs the Debian packages of ci/install.sh.
 #
-#   ci/record-programs.sh [NAME...]    only the programs whose name begins so, as `kccachetest`
+#   ci/record-programs.sh [NAME...]    only the programs whose names begin so, such as `kccachetest`
 #
-# KINLOCK=PATH takes a command that is built already, with its library beside it. ROUNDS=N makes N
-# rounds. EACH=COMMAND runs each comparison by that command.
+# KINLOCK=PATH names a command that is built already, with its library in the same folder. ROUNDS=N
+# sets the number of rounds. EACH=COMMAND runs each comparison by that command.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ -z "${KINLOCK:-}" ]; then
@@ -26,7 +26,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 wanted=("$@")
 
-# record NAME ARGUMENTS...: compares quiet and with a hog.
+# record NAME ARGUMENTS...: compares without and with a busy process.
 record() {
     local name=$1 hogs prefix matches=
     shift
@@ -38,7 +38,7 @@ record() {
         echo "$name, $hogs other busy processes" >&2
         (cd "$work" && ${EACH:-} "$kinlock" compare --quiet --rounds "${ROUNDS:-8}" --hogs "$hogs" \
             --json "$folder/$name-hogs-$hogs.json" "$@" >"$folder/$name-hogs-$hogs.txt")
-        # No paths of this machine.
+        # Removes paths of this machine.
         sed -i "s#$kinlock#kinlock#g; s#$work/##g; s#$PWD#.#g" "$folder/$name-hogs-$hogs".*
     done
 }

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
 # Records the results that the README's tables are made from: raw JSON, the commands and the full
 # tables, in target/results/<date>-<cpu model>/ and target/results/<date>-simulated-<machine>/, and
-# their summaries in docs/results. Takes under 6 minutes. The machine should be idle: a busy one is
-# noted in the JSON's warnings.
+# their summaries in docs/results. Takes under 6 minutes. The machine should be idle; if it is busy,
+# the JSON has a warning.
 #
 #   ci/record-results.sh             record all
 #   ci/record-results.sh measured    only what runs on this machine
 #   ci/record-results.sh simulated   only the simulated runs
-#   ci/record-results.sh grid        what locks are judged by, quiet and beside a busy process, in
+#   ci/record-results.sh grid        what locks are judged by, without and with a busy process, in
 #                                    target/results/<date>-<cpu model>-grid/: the quick grid for the
 #                                    mutexes and the spinlocks, its longer sections for the mutexes,
 #                                    and the workloads with maps. 28 minutes more
 #   ci/record-results.sh validate    the workloads that bench and sim share, measured on this
-#                                    machine beside simulated on one made from it, in
+#                                    machine and simulated on a model of it, in
 #                                    target/results/<date>-<cpu model>-validate/. A minute more
 #
-# QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes all of it there.
-# KINLOCK=PATH takes a command that is built already, with kinlock-lab beside it if there is
-# something to simulate.
+# QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes all results to DIR.
+# KINLOCK=PATH names a command that is built already, with kinlock-lab in the same folder if there
+# is something to simulate.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -40,7 +40,7 @@ quick=${QUICK:-}
 short=${quick:+0.02}
 once=${quick:+1}
 
-# The CPU's name as in a path: lower case, without trade marks, frequencies and blanks.
+# The CPU's name as part of a path: lower case, without trade marks, frequencies and blanks.
 slug() {
     sed -E 's/\((R|TM)\)//gI; s/ @.*//; s/ CPU| Processor//g' |
         tr -cs 'A-Za-z0-9\n' '-' | tr A-Z a-z | sed 's/^-//; s/-$//'
@@ -55,7 +55,7 @@ record() {
     echo "$name: $command" >&2
     printf '%s\n' "${command//$folder\//}" >>"$folder/commands.txt"
     "$kinlock" "$@" --quiet --json "$folder/$name.json" --markdown "$folder/$name.md" >/dev/null
-    # No paths of this machine.
+    # Removes paths of this machine.
     sed -i "s#\"$kinlock\"#\"kinlock\"#" "$folder/$name.json"
 }
 
@@ -71,7 +71,7 @@ fi
 if [ "$what" = grid ]; then
     folder=$measured-grid
     rm -rf "$folder"
-    # What the longer slices show: the slowest thread's share over a second.
+    # Longer slices, which show the slowest thread's share over a second.
     record "$folder" share-64 bench locks --workload grid-core --quick --threads 64 \
         --locks kinlock-mutex,std-mutex,parking-lot --seconds "${short:-2}" --rounds 1
     for threads in 2 4 16; do
@@ -79,7 +79,7 @@ if [ "$what" = grid ]; then
             --threads "$threads" --hogs 2 --rounds "${once:-3}"
     done
     for hogs in 0 1; do
-        # Few threads first, as below. Slices are as the grid has them.
+        # Few threads first, as below. The grid's usual slices.
         for threads in 2 4 16 64; do
             record "$folder" "grid-$threads-hogs-$hogs" bench locks --workload grid-core --quick \
                 --threads "$threads" --hogs "$hogs" --rounds "${once:-3}" \
@@ -96,7 +96,7 @@ if [ "$what" = grid ]; then
         record "$folder" "spin-2-hogs-$hogs" bench locks --workload grid-core --quick --threads 2 \
             --locks kinlock-spin,mcslock,ck-mcs,pthread-spin,tas --baseline tas --hogs "$hogs" \
             --seconds "${short:-0.25}" --rounds "${once:-3}"
-        # With more threads than CPUs locks in strict order take minutes.
+        # With more threads than CPUs, locks in strict order take minutes.
         record "$folder" "spin-16-hogs-$hogs" bench locks --workload grid-core --quick --threads 16 \
             --locks kinlock-spin,pthread-spin,tas --baseline tas --hogs "$hogs" \
             --rounds "${once:-2}"
@@ -114,7 +114,7 @@ if [ "$what" = all ] || [ "$what" = measured ]; then
         record "$folder" "$name" bench locks --locks "$locks" "$@" \
             --seconds "${short:-$seconds}" --rounds "${rounds:-$times}"
     }
-    # Few threads first: the load that many leave behind would be noted as a busy machine.
+    # Few threads first: the load average after many threads would look like a busy machine.
     measure alone 0.2 15 --workload empty --threads 1
     measure pingpong 0.5 7 --workload pingpong
     measure maps 0.5 7 --workload kv,lru --threads 4

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A report of a large program: 1,000 processes with ten threads and a hundred locks each, all at
-# the same time, from a file with 600,000 functions. All of it has to be in the report, /dev/shm
-# must not fill, and nothing may stay there. Prints how long the report took after the program's
-# end, and how much memory the tables had at most.
+# Makes a report of a large program: 1,000 processes with ten threads and a hundred locks each, all
+# at the same time, from a file with 600,000 functions. The report has to be complete, /dev/shm must
+# not fill up, and nothing may be left there. Prints how long the report took after the program's
+# end, and how much memory the tables took at most.
 #
 #   ci/report-scale.sh [PROCESSES [FUNCTIONS]]    default: 1000 600000
 set -euo pipefail
@@ -11,7 +11,7 @@ processes=${1:-1000}
 functions=${2:-600000}
 threads=10
 locks=100
-# A thousand tables, all at the same time, take half a MiB each. With less memory than that (64 MiB
+# A thousand tables exist at the same time, of half a MiB each. With less memory than that (64 MiB
 # in most containers) the report says how many processes it lacks.
 shm=1g
 

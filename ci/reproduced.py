@@ -153,7 +153,7 @@ def record():
         "commit": report["commit"],
         "seeds": report["seeds"],
     }
-    # A line per number, so that a change of one shows as one.
+    # One line per number, so that a diff shows which numbers have changed.
     lines = [json.dumps(head)[:-1] + ', "tables": {']
     for n, (name, table) in enumerate(tables.items()):
         rows = table.pop("rows")

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# `kinlock run --report` on a program in Rust: with the feature `report` of the crate it names the
-# hot lock by its line, and by the type that it guards where names have types; also in a static
-# program, which is refused without the feature; also in a program that stands by. Without the
-# feature the report has no lock of the crate, and says why. What a program does in known numbers is
-# counted, and no legal use is called misuse. Of a program that hangs, `kinlock report` says who
-# waits for whom.
+# Tests `kinlock run --report` with a program in Rust. With the feature `report` of the crate the
+# report names the hot lock by its line, and by the type that it guards if symbols name types; also
+# in a static program, which is refused without the feature, and in a program that stands by.
+# Without the feature the report has no lock of the crate, and says why. Known numbers of operations
+# are counted, and no legal use is called misuse. For a program that hangs, `kinlock report` says
+# which thread waits for which.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -17,8 +17,8 @@ triple=$(rustc -vV | sed -n 's/^host: //p')
 static=${triple%-gnu}-musl
 rustup target list --installed 2>/dev/null | grep -qx "$static" || static=$triple
 
-# build NAME TARGET FLAGS ARGUMENTS: the example under that name. A target keeps the flags from
-# build scripts and macros.
+# build NAME TARGET FLAGS ARGUMENTS: builds the example under that name. With an explicit target the
+# flags do not apply to build scripts and macros.
 build() {
     local name=$1 for=$2 flags=$3
     shift 3
@@ -33,7 +33,7 @@ build without "$triple" ""
 build static "$static" "-C target-feature=+crt-static -C strip=debuginfo" --features report
 build static-without "$static" "-C target-feature=+crt-static"
 
-# locks JSON: line by line, what the report says of the locks of the crate.
+# locks JSON: prints what the report says about each lock of the crate, one per line.
 locks() {
     python3 - "$1" <<'END'
 import json, sys
@@ -47,7 +47,7 @@ for process in json.load(open(sys.argv[1]))["processes"]:
 END
 }
 
-# expect FILE PATTERN: a line of the file matches.
+# expect FILE PATTERN: fails unless a line of the file matches.
 expect() {
     grep -qP "$2" "$1" || { echo "$0: no line is like $2 in:" >&2; cat "$1" >&2; exit 1; }
 }
@@ -55,18 +55,19 @@ expect() {
 for name in with static; do
     "$kinlock" run --report="$work/$name.txt" --json "$work/$name.json" -- "$work/$name" 4 500 \
         >"$work/$name.out" 2>"$work/$name.err"
-    # It says by a note that it records: nobody is told that nothing can be preloaded into it.
+    # A note in the program says that it records by itself. So there is no message that nothing can
+    # be preloaded into it.
     [ ! -s "$work/$name.err" ] || { echo "$0: $(cat "$work/$name.err")" >&2; exit 1; }
     grep -qx '4 customers, .* things' "$work/$name.out"
     locks "$work/$name.json" >"$work/$name.locks"
-    # The hot lock: 4 threads took it 500 times each, and the first one once more. The names of a
-    # program without types in them end the line with None.
+    # The hot lock: 4 threads took it 500 times each, and the first one once more. If the program's
+    # symbols do not name types, the line ends with None.
     expect "$work/$name.locks" "\tmutex\tNone\t2001\t5\t.*hot.rs:$line\t"
     expect "$work/$name.locks" "LOG\S*\tmutex\tNone\t5\t5\t.*hot.rs:"
     expect "$work/$name.locks" "PRICES\S*\trwlock\tread\t2000\t4\t.*hot.rs:"
     expect "$work/$name.locks" "\tcondition variable\t[1-9]"
     expect "$work/$name.txt" "first taken at .*hot.rs:$line"
-    # No part denies that, and calls end with the program's.
+    # No part says that the program took no lock, and call chains end in functions of the program.
     ! grep -E 'took no|__rust_begin|call_once|lang_start|thread_start' "$work/$name.txt" >&2 ||
         { echo "$0: $name: the line above" >&2; exit 1; }
 done
@@ -109,7 +110,7 @@ circles = [{step["held"].split("::")[-1] for step in cycle["steps"]}
 assert circles == [{"ONE", "OTHER"}], circles
 END
 
-# All that guards may do, guards that are sent to other threads included.
+# All that guards may do, including guards that are sent to other threads.
 uses=$(cargo test -p kinlock --features report,send_guard,arc_lock --test legal_uses --no-run \
     --message-format json 2>/dev/null |
     sed -n 's/.*"name":"legal_uses".*"executable":"\([^"]*\)".*/\1/p')
@@ -120,14 +121,14 @@ processes = [p for p in json.load(open(sys.argv[1]))["processes"] if p["lock"] =
 locks = [lock for process in processes for lock in process["locks"]]
 assert len(locks) > 10, locks
 misuses = [(m["what"], m["frames"][:4]) for process in processes for m in process["misuses"]]
-# One test releases a lock once more than it was taken, which the lock has to survive.
+# One test releases a lock once too often, which the lock has to survive.
 assert [what for what, _ in misuses] == ["not-held"], misuses
 cycles = [cycle for process in processes for cycle in process["order"]["cycles"]]
 assert cycles == [], cycles
 END
 
-# hangs FLAG HOW EXPECTED...: a program that hangs in that way. What the report says of it, in the
-# end: a line for each circle, and for each lock its name, who holds it and who waits.
+# hangs FLAG HOW EXPECTED...: runs a program that hangs in that way, until the report says what is
+# expected: a line for each circle, and for each lock its name, its holders and its waiters.
 hangs() {
     local flag=$1 how=$2 hung
     shift 2
@@ -165,15 +166,15 @@ for flag in --standby --report=/dev/null; do
     hangs $flag upgradable 'CATALOGUE clerk teller < auditor' 'JOURNAL auditor < teller' \
         'READY  < clerk for a time'
 done
-# Where guards may be sent to other threads, the thread that took a lock may not hold it.
+# If guards may be sent to other threads, the thread that took a lock need not be its holder.
 cargo build --quiet -p kinlock --features report,send_guard --example hung
 cp "$target/debug/examples/hung" "$work"
 for flag in --standby --report=/dev/null; do
     hangs $flag mutexes 'ACCOUNTS  < auditor clerk' 'JOURNAL  < teller'
 done
 
-# With more rights than its user a program obeys no variable of its user's: no file of root's
-# appears where the user may make none, and nothing is printed.
+# A set-user-ID program ignores the variables of its user: it creates no file where the user may
+# not, and prints nothing.
 as_root=(env)
 [ "$(id -u)" = 0 ] || as_root=(sudo -n)
 if "${as_root[@]}" true 2>/dev/null; then
@@ -191,7 +192,7 @@ else
     echo "WARNING: no root here: a set-user-ID program is NOT tested" >&2
 fi
 
-# It runs until it is told to end.
+# This program runs until it is killed.
 "$kinlock" run --standby -- "$work/static" 2 1000000000 >/dev/null &
 server=$!
 trap 'kill $server 2>/dev/null || true; rm -rf "$work"' EXIT

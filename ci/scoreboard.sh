@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The simulator against published tables: no number may be further off than it was recorded to be in
-# docs/results/published, as ci/reproduced.py says.
+# Compares the simulator with published tables: no number may be further off than it was recorded to
+# be in docs/results/published, as ci/reproduced.py says.
 #
 #   ci/scoreboard.sh [TABLE...]   only these tables
 set -euo pipefail

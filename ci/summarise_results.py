@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 PARTS = ("-grid", "-programs", "-validate")
-# What may differ between runs on one machine is kept for each run.
+# Kept for each run, because it may differ between runs on one machine.
 OF_RUN = ("load_average", "timer_cost_ns", "timer_resolution_ns", "version", "commit")
 PARAMETERS = ("seconds", "rounds", "seed", "hogs", "metric", "lower_is_better", "numa", "local_limit", "domain")
 
@@ -40,7 +40,7 @@ def result(raw):
     """One result: what was run, how fast, how long a waiter waited, and how evenly."""
     kept = {key: raw[key] for key in ("suite", "lock", "workload", "threads") if key in raw}
     for name in ("ops_per_s", "ops_per_us", "ns_per_op", "value", "transfer_ns", "measured_ns", "simulated_ns"):
-        # Operations per second are the simulator's operations per microsecond again.
+        # The simulator's operations per second only repeat its operations per microsecond.
         if name in raw and not (name == "ops_per_s" and "ops_per_us" in raw):
             kept[name] = numbers(raw[name])
     if "ops_per_us" in kept or kept.get("threads", 1) > 1:
@@ -83,7 +83,7 @@ def run(path):
     parameters = raw.get("parameters", {})
     kept["parameters"] = {key: parameters[key] for key in PARAMETERS if parameters.get(key) is not None}
     machine.pop("parameters", None)  # of a simulated machine: they stand in its file
-    # The same workload is at another place of another host in each run.
+    # Each run has its own host, and the workload has another place there.
     machine["kernel"] = machine["kernel"].split("-")[0] if "kernel" in machine else None
     machine = {key: value for key, value in machine.items() if value is not None}
     for name in ("warnings", "unavailable", "seeds", "counting", "error_median_pct", "error_max_pct", "unsteady"):

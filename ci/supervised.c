@@ -1,4 +1,4 @@
-/* What a program sees of the world around it, and what its parent sees of the program: for ci/supervised.sh. */
+/* For ci/supervised.sh: what a program sees of its surroundings, and what its parent sees of it. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -77,7 +77,7 @@ static int as(char **words)
     return 97;
 }
 
-/* What a program inherits. It goes to a file, as stdout may be closed. */
+/* Writes what a program inherits to a file, as stdout may be closed. */
 static int attributes(char **words)
 {
     FILE *out = fopen(words[0], "w");
@@ -148,7 +148,7 @@ static void say(int log, const char *what, int number)
         _exit(95);
 }
 
-/* Notes each signal in a file, until the last one has come; what comes within half a second is noted, too. */
+/* Notes each signal in a file, until the last one has come, and for half a second after it. */
 static int signals(char **words)
 {
     int log = open(words[0], O_CREAT | O_TRUNC | O_WRONLY | O_APPEND, 0600), last = atoi(words[1]), number;
@@ -169,7 +169,7 @@ static int signals(char **words)
     return 5;
 }
 
-/* Says that it is there, and does nothing. */
+/* Says that it is ready, and sleeps. */
 static int sleeps(char **words)
 {
     int log = open(words[0], O_CREAT | O_TRUNC | O_WRONLY | O_APPEND, 0600);
@@ -213,7 +213,7 @@ static pid_t start(char **words)
     return child;
 }
 
-/* What a parent learns within the limit. */
+/* Prints what a parent learns about its child within the limit. */
 static void change(pid_t child)
 {
     int status;
@@ -246,7 +246,7 @@ static void show_signals(const char *file)
     fclose(in);
 }
 
-/* FILE alone|group N,N,... COMMAND: sends these, one after the other, and the last one of all. */
+/* FILE alone|group N,N,... COMMAND: sends these signals, one after the other, and finally SIGRTMAX. */
 static int sends(char **words)
 {
     const char *file = words[0];
@@ -264,7 +264,7 @@ static int sends(char **words)
     return 0;
 }
 
-/* Waits until the program itself is stopped, or goes on: its parent may be stopped in its stead. */
+/* Waits until the program itself, and not only its parent, is stopped or goes on. */
 static void wait_for_stop(int pid, int is_stopped)
 {
     char path[64], text[512], *end;
@@ -280,7 +280,7 @@ static void wait_for_stop(int pid, int is_stopped)
     fail(is_stopped ? "the program is not stopped" : "the program is not continued");
 }
 
-/* FILE alone|group|program COMMAND: stops it, goes on, and ends it. */
+/* FILE alone|group|program COMMAND: stops, continues and ends it. */
 static int stops(char **words)
 {
     const char *file = words[0];
@@ -297,7 +297,7 @@ static int stops(char **words)
     return 0;
 }
 
-/* FILE COMMAND: the group is stopped and continued faster than anybody looks; the last one counts. */
+/* FILE COMMAND: stops and continues the group faster than it can react; the last signal counts. */
 static int flickers(char **words)
 {
     const char *file = words[0];
@@ -310,7 +310,7 @@ static int flickers(char **words)
     for (int round = 0; round < 60; round++) {
         for (int is_stopped = 1; is_stopped >= 0; is_stopped--) {
             random = random * 1103515245 + 12345;
-            /* An odd number of changes: the last one is what is waited for. */
+            /* An odd number of changes, so that the last one leads to the state that is awaited. */
             for (int left = (random >> 16) % 4 * 2; left >= 0; left--) {
                 int stop = left % 2 ? !is_stopped : is_stopped;
                 kill(-child, stop ? stops[(random >> (18 + left)) % 4] : SIGCONT);
@@ -339,7 +339,7 @@ static int mixes(char **words)
         int to_group = stop == SIGSTOP || round & 4;
         kill(to_group ? -child : child, stop);
         wait_for_stop(program, 1), wait_for_stop(child, 1);
-        /* Once more: nothing changes. */
+        /* A second signal changes nothing. */
         if (round & 16)
             kill(-child, stop);
         kill(round & 8 ? -child : child, SIGCONT);
@@ -351,7 +351,7 @@ static int mixes(char **words)
     return 0;
 }
 
-/* FILE COMMAND: SIGSTOP to the group, SIGCONT to the command; then a signal to the group comes once. */
+/* FILE COMMAND: after SIGSTOP to the group, SIGCONT to the command, a signal to the group comes once. */
 static int once(char **words)
 {
     const char *file = words[0];
@@ -394,7 +394,7 @@ static int count_zombies(void)
     return count;
 }
 
-/* Leaves children of its children behind, and is killed. */
+/* Leaves a grandchild behind, and is killed. */
 static int orphans(char **words)
 {
     int ends[2], seen[2];
@@ -417,7 +417,7 @@ static int orphans(char **words)
         return 93;
     printf("the orphan's parent is %d\n", seen[0]);
     fflush(stdout);
-    /* As its parent this program does not wait for it. */
+    /* If this program is PID 1, it is the orphan's parent, and does not wait for it. */
     for (int i = 0; i < LIMIT_MS / 5 && (getpid() == 1 ? count_zombies() == 0 : kill(seen[1], 0) == 0); i++)
         nap(5);
     printf("zombies: %d\n", count_zombies());
@@ -426,7 +426,7 @@ static int orphans(char **words)
     return 4;
 }
 
-/* Each of many children takes a lock; then there has to be room for the program's own shared memory. */
+/* Many children take a lock, one by one. Then there must be room for the program's shared memory. */
 static int forks(char **words)
 {
     int count = atoi(words[0]);
@@ -449,7 +449,7 @@ static int forks(char **words)
     return 0;
 }
 
-/* Closes stdout, and goes on until there is a file. */
+/* Closes stdout, and goes on until the file exists. */
 static int closes(char **words)
 {
     take_locks();

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# A program finds the same world under `kinlock run`, `run --counts`, `run --report`, `record` and,
-# where its files could matter, `run --standby` as without them, and its parent finds the same
-# program: signals, masks, descriptors, statuses, stops, PID 1, /dev/shm, limits.
+# Checks that a program has the same surroundings under `kinlock run`, `run --counts`, `run
+# --report`, `record` and, where its files could matter, `run --standby` as without kinlock, and
+# that its parent sees no difference either: signals, masks, descriptors, statuses, stops, PID 1,
+# /dev/shm, limits.
 #
 #   ci/supervised.sh [NAME]    only the cases whose name begins so
 #
-# KINLOCK=FILE is the command to try.
+# KINLOCK=FILE is the command to test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-}
 [ -n "${KINLOCK:-}" ] || cargo build --release --quiet -p kinlock-preload
 . ci/lib/command.sh
 KINLOCK=$kinlock
-# As root, for namespaces, where that needs no password.
+# Runs as root, for namespaces, if that needs no password.
 if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then
     exec sudo -n KINLOCK="$KINLOCK" "ci/${0##*/}" "$@"
 fi
@@ -22,7 +23,7 @@ cc -Wall -O1 -pthread -o "$work/probe" ci/supervised.c
 cd "$work"
 failed=0
 
-# How a command is run: `bare` is without kinlock.
+# The ways to run a command; `bare` is without kinlock.
 run=("$KINLOCK" run --)
 counts=("$KINLOCK" run "--counts=$work/counts" --)
 report=("$KINLOCK" run "--report=$work/report" --)
@@ -30,15 +31,15 @@ standby=("$KINLOCK" run --standby --)
 record=("$KINLOCK" record -o "$work/recorded.json" --)
 bare=()
 
-# Runs a case under each way, and under those that `more` names. It prints what is to be the same as
-# without kinlock.
+# same NAME COMMAND...: runs a case in each way, and in the ways that `more` names. It must print
+# the same as without kinlock.
 same() {
     local name=$1 way
     [[ $name == "$only"* ]] || return 0
     shift
     for way in bare run counts report record ${more:-}; do
         local -n command=$way
-        # Nothing here takes long, but a machine may be busy.
+        # No case takes long, but the machine may be busy.
         "$@" >"$name.$way" 2>"$name.$way.err" || echo "status $?" >>"$name.$way"
         if ! diff "$name.bare" "$name.$way" >"$name.diff"; then
             echo "FAILED: $name under $way (<: without kinlock)" >&2
@@ -49,7 +50,7 @@ same() {
     echo "$name: $(wc -l <"$name.bare") lines the same"
 }
 
-# Runs a case under these ways; it has to print this.
+# prints NAME WAYS EXPECTED COMMAND...: runs a case in these ways. It must print EXPECTED.
 prints() {
     local name=$1 ways=$2 expected=$3 way
     [[ $name == "$only"* ]] || return 0
@@ -101,8 +102,8 @@ came_once() {
     limited ./probe once seen "${command[@]}" ./probe signals seen 64
 }
 
-# `timeout` passes on what it gets to its program, and then to its process group. Where the program
-# is its child it may get both.
+# `timeout` passes a signal on to its child, and then to its process group. If the program is its
+# child, the program may get the signal twice.
 under_timeout() {
     local n=0 started
     rm -f seen
@@ -134,8 +135,8 @@ small_files() {
     )
 }
 
-# A reader sees the end when the program closes its stdout, and not when the command ends: the
-# program waits for a file, which is there as soon as the reader has seen the end.
+# A reader must see the end of the output when the program closes its stdout, and not only when the
+# command ends: the program waits for a file that is created when the reader has seen the end.
 closed_output() {
     local status=0
     rm -f go

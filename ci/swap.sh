@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Real crates pass their own tests with kinlock in place of parking_lot: by [patch.crates-io], or by
-# one line of the manifest. Prints which passed, and fails if one did not.
+# Checks that real crates pass their own tests with kinlock in place of parking_lot: by
+# [patch.crates-io], or by one line of the manifest. Prints which passed, and fails if one did not.
 #
-# ci/swap.sh [CRATE...]: only these. Some run only if they are named.
+# ci/swap.sh [CRATE...]: only these. Some crates run only if they are named.
 set -euo pipefail
 root=$PWD work=$PWD/target/swap
 rm -rf "$work" && mkdir -p "$work"
-# Warnings of others do not matter here. Line tables would double the time.
+# Warnings in the crates of others do not matter here. Line tables would double the time.
 export RUSTFLAGS="--cap-lints allow" CARGO_PROFILE_DEV_DEBUG=0
 export CARGO_TARGET_DIR="$root/target/swap-build"
 
-# Prints where the sources of a crate are, after fetching them.
+# Fetches the sources of a crate, and prints where they are.
 sources_of() {
     mkdir -p "$work/fetch-$1/src" && touch "$work/fetch-$1/src/lib.rs"
     {
@@ -24,8 +24,8 @@ sources_of() {
     dirname "$manifest"
 }
 
-# The program of a user: the facades take the places of parking_lot and parking_lot_core, for the
-# crate and all that it uses.
+# As in the program of a user: the facades replace parking_lot and parking_lot_core, for the crate
+# and all that it uses.
 patch_all() {
     cat >>Cargo.toml <<EOF
 
@@ -35,7 +35,7 @@ parking_lot_core = { path = "$root/lib/parking-lot-core" }
 EOF
 }
 
-# The one line: the manifest takes the crate kinlock itself.
+# Replaces one line: the manifest names the crate kinlock itself.
 one_line() {
     local ours="package = \"kinlock\"\npath = \"$root/lib/kinlock\""
     sed -i "/^\[dependencies\.parking_lot\]/{n;s|^version = .*|$ours|}" Cargo.toml
@@ -43,7 +43,7 @@ one_line() {
 }
 
 passed=() failed=() skipped=()
-# try CRATE VERSION HOW ARGUMENTS...: cargo test with these.
+# try CRATE VERSION HOW ARGUMENTS...: runs `cargo test ARGUMENTS...` for a crate.
 try() {
     local crate=$1 version=$2 how=$3 from
     shift 3
@@ -63,7 +63,7 @@ try() {
     fi
 }
 
-# Whether the tests were built with kinlock; by a patch also without the real parking_lot.
+# Checks that the tests were built with kinlock, and with a patch also without the real parking_lot.
 uses_ours() {
     cargo tree --quiet --all-features --edges normal,dev --target all --prefix none >tree
     grep -q '^kinlock v' tree || return 1
@@ -71,12 +71,13 @@ uses_ours() {
 }
 
 only=$*
-# Left out of r2d2's tests are those that race under any mutex. Events: one thread releases the lock
-# and then reports that; another may acquire it and report in between. Others compare two sleeps:
-# connections expire in one thread after two seconds, and another counts them after two seconds and
-# the time in which the pool was filled, 0.05 to 0.4 ms: the faster the lock, the sooner it counts
-# too few. Or a connection comes back after 50 ms to a thread that waits for 100 ms. The rest demand
-# that other threads run within a second, or that a wait of one second takes less than two.
+# r2d2's tests that race under any mutex are left out. `events`: one thread releases the lock and
+# then reports that, and another one may acquire it and report in between. Others compare two
+# sleeps: connections expire in one thread after two seconds, and another thread counts them after
+# two seconds plus the time in which the pool was filled, 0.05 to 0.4 ms. The faster the lock, the
+# more often it counts too few. Or a connection comes back after 50 ms to a thread that waits for
+# 100 ms. The rest demand that other threads run within a second, or that a wait of one second takes
+# less than two.
 try r2d2 0.8.10 one_line -- --skip test::events --skip test_max_lifetime --skip idle_timeout \
     --skip test::get_timeout --skip test_get_global_timeout --skip min_idle \
     --skip initialization_failure
@@ -87,7 +88,7 @@ try serial_test 3.5.0 patch_all
 try governor 0.10.4 patch_all --lib
 try once_cell 1.21.4 patch_all --features parking_lot
 try dashmap 6.1.0 patch_all
-# These take minutes, and run if they are named.
+# These crates take minutes, and run only if they are named.
 if [ -n "$only" ]; then
     try moka 0.12.16 patch_all --features sync --lib
     try tokio 1.54.1 patch_all --features full,test-util --lib --test sync_mutex \

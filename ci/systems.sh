@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
-# Systems and machines that nobody here owns: C libraries, kernels and NUMA machines by Debian's
-# packages and qemu, aarch64, musl. Without names, every row; `list` lists them. Each row says how
-# long it took; one that cannot run, for want of a tool or of a package, fails.
+# Tests on other systems and machines than this one: C libraries, kernels and NUMA machines, by
+# Debian's packages and qemu; aarch64; musl. Without names, runs every row; `list` lists the rows.
+# Each row says how long it took. A row that cannot run, because a tool or a package is missing,
+# fails.
 #
 # A booted machine reads its topology, tortures locks and concurrency IDs for a second each, and
-# runs two programs under the preloaded library. What must be found there stands in `expected`. The
-# processor is emulated unless this one can virtualise: slow, and no proof of memory ordering.
-# Packages (20 to 80 MB per kernel) are downloaded once; they are fetched anew when their folder is
-# removed. The kernel of the row `slices` is built once, from Debian's source (160 MB): eleven
-# minutes of CPU time, and 3 GB while it is built.
-#   KINLOCK_SYSTEMS  where they are kept [~/.cache/kinlock-systems]
-#   KINLOCK_MIRROR   where Debian's packages are [where this machine has its own from]
-#   KINLOCK          a command built already, with the laboratory's and the library beside it
+# runs two programs under the preloaded library. `expected` has the topology that it must find. The
+# processor is emulated unless this one can virtualise; an emulated processor is slow, and proves
+# nothing about memory ordering. Packages (20 to 80 MB per kernel) are downloaded once; they are
+# fetched anew when their folder is removed. The kernel of the row `slices` is built once, from
+# Debian's source (160 MB), which takes eleven minutes of CPU time and 3 GB of space.
+#   KINLOCK_SYSTEMS  where packages and kernels are kept [~/.cache/kinlock-systems]
+#   KINLOCK_MIRROR   where Debian's packages are [where this machine gets its packages]
+#   KINLOCK          a command that is built already, with kinlock-lab and the library in its folder
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/lib/debian.sh
 
-# row: what runs it. A boot: architecture, release with the kernel, its version, flavour, machine,
-# and how IDs are to be had under that kernel. Linux has concurrency IDs from 6.3 on, and 7.0 does
-# not restart sequences on aarch64. The flavour `own` is built here, with time-slice extensions,
-# which no kernel of Debian's has.
+# For each row, the function that runs it. The arguments of `boot` are: architecture, release that
+# has the kernel, the kernel's version and flavour, machine, and how the kernel provides IDs. Linux
+# has concurrency IDs from 6.3 on, and 7.0 does not restart sequences on aarch64. The flavour `own`
+# is built here, with time-slice extensions, which no kernel of Debian's has.
 declare -A rows=(
     [glibc]="glibc"
     [linux-5.10]="boot amd64 bullseye 5.10 cloud-amd64 four leases"
@@ -39,8 +40,8 @@ declare -A rows=(
 order=(linux-5.10 linux-6.1 linux-6.1-rt linux-6.12 linux-7 slices interleaved memory-only aarch64-linux-6.12
     aarch64-linux-7.0 aarch64-linux-7 aarch64-user musl glibc)
 
-# What `kinlock topology` must find: the CPUs of each node, "-" for a node without memory; whether
-# `auto` reorders queues by node, which is to say CNA.
+# What `kinlock topology` must find: the CPUs of each node, with "-" for a node without memory, and
+# whether `auto` reorders queues by node (CNA).
 declare -A expected=(
     [four]="0: 0-1, 1: 2-3, 2: 4-5, 3: 6-7; online 0-7; auto on"
     [two]="0: 0-1, 1: 2-3; online 0-3; auto on"
@@ -54,7 +55,7 @@ declare -A expected=(
 )
 # CPUs that are taken offline before anything else.
 declare -A offline=([holes]="2 3")
-# Where the C library of the guests is from. A kernel needs no certain one.
+# The release that the guests' C library comes from. Any kernel works with it.
 libraries=trixie
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
@@ -81,7 +82,7 @@ kernel() {
         own_kernel "$3" "$to"
         return
     fi
-    # The image is in a package of its own since Linux 6.19.
+    # Since Linux 6.19 the image is in a separate package.
     found=$(apt-cache "${apt[@]}" pkgnames linux- |
         sed -nE "s/^linux-(image|binary)-(${3//./\\.}[.][0-9.]+([-+][a-z0-9]+)?-$4)\$/\2/p" | sort -uV | tail -1)
     [ -n "$found" ] || fail "$2 has no kernel $3 of the flavour $4"
@@ -97,8 +98,8 @@ kernel() {
     image=$to/vmlinuz-$found
 }
 
-# own_kernel VERSION FOLDER: builds Debian's newest source of that version with the options of
-# ci/lib/kernel.config and no others.
+# own_kernel VERSION FOLDER: builds Debian's newest source of that version, with only the options of
+# ci/lib/kernel.config.
 own_kernel() {
     local to=$2 tree=$2/tree found
     need flex bison bc make gcc xz
@@ -107,7 +108,7 @@ own_kernel() {
     [ -n "$found" ] || fail "there is no source of Linux $1"
     (cd "$to/apt/archives" && apt-get "${apt[@]}" download "$found" >&2) || fail "cannot download $found"
     mkdir "$tree"
-    # Half of the source are registers of graphics cards.
+    # Half of the source is registers of graphics cards, which are left out.
     dpkg-deb --fsys-tarfile "$to"/apt/archives/linux-source-*.deb | tar -xO --wildcards '*/linux-source-*.tar.xz' |
         xz -dc | tar -x -C "$tree" --strip-components 1 --exclude '*/drivers/gpu/drm/amd/include' ||
         fail "cannot unpack $found"
@@ -123,7 +124,7 @@ own_kernel() {
     image=$to/vmlinuz-$found
 }
 
-# An image that unpacks itself under EFI, which qemu does not start by itself, is unpacked.
+# Unpacks an image that would unpack itself under EFI, because qemu cannot start it directly.
 plain_image() {
     python3 - "$1" "$2" <<'END'
 import gzip, struct, subprocess, sys
@@ -159,7 +160,7 @@ libraries_of() {
 
 # ---- what runs in the machines ----
 
-# Built once for each architecture.
+# Builds the programs, once for each architecture.
 build() {
     local target=${CARGO_TARGET_DIR:-target} cc=cc program
     programs=$work/programs-$1
@@ -178,7 +179,7 @@ build() {
         from=$target/aarch64-unknown-linux-gnu/release
     fi
     cp "$from"/{kinlock,kinlock-lab,libkinlock_preload.so} "$programs.new/"
-    # Where this machine has the libraries of the peers that are measured, the command needs them.
+    # If this machine has the libraries of some peers of the benchmark, the command needs them.
     [ "$1" != amd64 ] || ldd "$from/kinlock" | sed -nE 's/^\s*(libck|liburcu).* => (\S+) .*/\2/p' |
         xargs -r cp -L -t "$programs.new/"
     for program in tools/preload/tests/c/{codes,cancel}.c ci/lib/slices.c; do
@@ -188,7 +189,7 @@ build() {
     mv "$programs.new" "$programs"
 }
 
-# initramfs FLAVOUR MACHINE FILE
+# initramfs FLAVOUR MACHINE FILE: writes the machine's initial file system to FILE.
 initramfs() {
     local folder=$work/initramfs lib
     rm -rf "$folder"
@@ -208,7 +209,7 @@ initramfs() {
 
 # ---- the machines ----
 
-# The arguments of qemu for a machine, in the array `shape`.
+# Sets the array `shape` to the arguments of qemu for a machine.
 machine() {
     local i
     node() { # NUMBER MEGABYTES CPUS: 0 megabytes or no CPUs make a node without
@@ -273,7 +274,7 @@ machine() {
     esac
 }
 
-# What the command has found, as in `expected`.
+# Prints what the command has found, in the form of `expected`.
 found() {
     python3 - "$1" <<'END'
 import json, sys
@@ -329,7 +330,7 @@ boot() {
         echo "  ok: topology: $got"
     fi
     if [ "$4" = own ]; then
-        # Every instruction takes a nanosecond, so no count depends on what else runs here.
+        # Every instruction takes a nanosecond, so no count depends on the load of this machine.
         command=(qemu-system-x86_64 -accel "tcg,thread=single" -icount "shift=0,sleep=off" -cpu max)
         emulate "$log.slices" slices || failures=1
     fi
@@ -337,11 +338,12 @@ boot() {
 }
 
 # emulate LOG ARGUMENT: boots the machine that `boot` has prepared, with an argument for its first
-# process, and shows what that finds. Fails if a check does, or the machine does not end.
+# process, and shows what that process finds. Fails if a check fails, or if the machine does not
+# end.
 #
-# The emulator sometimes runs an instruction that Linux is just replacing, although Linux keeps to
-# the order that processors ask for: a breakpoint is left, and the kernel stops. Then the machine is
-# booted again, twice at most.
+# The emulator sometimes executes an instruction that Linux is just replacing, although Linux
+# replaces it in the order that processors require: it meets the breakpoint that is there for the
+# time of the replacement, and the kernel stops. Then the machine is booted again, twice at most.
 emulate() {
     local left=2
     until boot_once "$1" "$2"; do
@@ -383,7 +385,7 @@ glibc() { ci/glibc.sh; }
 
 aarch64_user() {
     need qemu-aarch64 aarch64-linux-gnu-gcc
-    # This test asks whether a page that cannot be read is mapped, which the emulator denies.
+    # This test asks whether a page that cannot be read is mapped, and the emulator says no.
     local skipped=a_page_beside_one_that_cannot_be_read_is_no_meeting_page
     CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
@@ -399,7 +401,7 @@ musl() {
     cargo test --quiet --target "$target" "${crates[@]}" --lib
     cargo build --quiet --target "$target" -p kinlock-command --bin kinlock
     "${CARGO_TARGET_DIR:-target}/$target/debug/kinlock" topology
-    # The preloaded library keeps out of processes of musl, which run on.
+    # The preloaded library must not be loaded into processes of musl, and these must still run.
     cargo test --quiet -p kinlock-command --test run children_of_another_c_library
 }
 
@@ -414,7 +416,7 @@ for row in "$@"; do
     [ -n "${rows[$row]:-}" ] || fail "$row: known: ${order[*]}"
 done
 work=$(mktemp -d)
-# A machine ends with this script.
+# If this script is ended, the machine that runs is ended, too.
 running=
 trap '[ -z "$running" ] || kill "$running"; exit 143' INT TERM
 trap 'rm -rf "$work"' EXIT
@@ -423,7 +425,7 @@ bad=()
 for row in "$@"; do
     echo "== $row: ${rows[$row]}"
     since=$SECONDS outcome=passed
-    # In a process of its own, where the first command that fails ends the row.
+    # In a separate process, so that the first command that fails ends only the row.
     (set -e; trap - EXIT INT TERM; ${rows[$row]}) &
     running=$!
     wait $running || { outcome=FAILED; bad+=("$row"); }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# All of our locks, concurrency IDs and backends of delayed invalidation under stress, for 2 seconds
-# each; locks and invalidation once more where membarrier is refused.
+# Tortures all of our locks, concurrency IDs and backends of delayed invalidation, for 2 seconds
+# each, and locks and invalidation once more with membarrier refused.
 # With the argument SECONDS (before a release: 60): for that long each, and then also invalidation
-# and sequences that are broken on purpose, which must be caught (exit status 1). Locks and
-# allocators of IDs that are: ci/mutants.sh.
+# and sequences that are broken on purpose, which must be caught (exit status 1). ci/mutants.sh has
+# the locks and allocators of IDs that are broken on purpose.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-2}

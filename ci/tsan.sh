@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# ThreadSanitizer, which instruments the standard library too. It knows neither membarrier nor
-# futexes, and needs neither: it checks that data under a lock is ordered. Thousands of threads are
-# too many for it. Its own state of a thread ends before the last destructors, which one test makes
-# speak, and its shadow memory has page faults, which another counts.
+# Runs tests under ThreadSanitizer, which instruments the standard library too. It knows neither
+# membarrier nor futexes, and needs neither: it checks that data under a lock is ordered. Left out
+# are a test with thousands of threads, which are too many for it; a test in which a thread prints
+# in its last destructor, when the sanitizer's state of the thread is gone; and a test that counts
+# page faults, because the sanitizer's shadow memory has some.
 set -euo pipefail
 RUSTFLAGS="-Zsanitizer=thread" cargo +nightly test -p kinlock -p kinlock-invalidation \
     --test every_lock --test spin --test mutex --test condvar --test invalidation \

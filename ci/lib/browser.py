@@ -16,7 +16,7 @@ import tempfile
 import time
 
 NAMES = ["chromium", "chromium-browser", "google-chrome"]
-# In seconds: what has not happened by then is taken never to happen.
+# In seconds. What has not happened by then counts as never happening.
 PATIENCE = 300
 
 
@@ -36,7 +36,7 @@ class Browser:
         self.input, their_output = os.pipe()
         command = [find(), "--headless", "--remote-debugging-pipe", "--no-first-run",
                    "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={self.folder.name}"]
-        # Its sandbox refuses to run as root, and containers often forbid it.
+        # Chromium's sandbox refuses to run as root, and containers often forbid it.
         command += ["--no-sandbox"] if os.geteuid() == 0 else []
         shell = f'exec "$@" 3<&{their_input} 4>&{their_output}'
         self.process = subprocess.Popen(

@@ -106,7 +106,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
         pass
 
 
-# A program that shows pages within itself, as those of Electron do, takes the canvas alone.
+# A program that shows pages itself, as Electron programs do, grabs only the canvas.
 EMBEDS = """
 import base64, sys
 from PyQt5.QtCore import QUrl
@@ -139,7 +139,7 @@ def picture(work, port, browser, before, name):
     home, shot, said = (f"{work}/{run}", f"{work}/{run}.png", f"{work}/{run}.txt")
     os.mkdir(home, 0o700)
     command = before + BROWSERS[browser](shot) + [f"http://127.0.0.1:{port}/{run}/page.html"]
-    # A folder of its own for short-lived files, too: profiles have locks there.
+    # Short-lived files are in this folder, too, because profiles have locks there.
     variables = {"HOME": home, "TMPDIR": home, "XDG_RUNTIME_DIR": home, "QT_QPA_PLATFORM": "offscreen"}
     with open(said, "wb") as out:
         process = subprocess.Popen(command, env=os.environ | variables, cwd=home, stdin=subprocess.DEVNULL,
@@ -149,7 +149,7 @@ def picture(work, port, browser, before, name):
     except subprocess.TimeoutExpired:
         status = f"none after {LIMIT} s"
     finally:
-        # What it has left behind, or all of it.
+        # Ends the processes that the browser has left behind, or the browser if it hangs.
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -168,7 +168,7 @@ def picture(work, port, browser, before, name):
 def main(work, times):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     server.daemon_threads = True
-    # A browser that has its picture may hang up.
+    # A browser may close the connection once it has its picture.
     server.handle_error = lambda *_: None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port, failed, kinlock = server.server_address[1], False, f"{work}/kinlock"

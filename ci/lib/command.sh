@@ -1,5 +1,5 @@
-# Sourced by scripts that run the command: sets `kinlock` to its path. KINLOCK=PATH takes one that
-# is built already. Otherwise it is built as users build it, and beside it the library that it
+# Sourced by scripts that run the command: sets `kinlock` to its path. KINLOCK=PATH names a command
+# that is built already. Otherwise it is built as users build it, together with the library that it
 # preloads and the programs of the laboratory, which it executes.
 if [ -z "${KINLOCK:-}" ]; then
     cargo build --release --quiet --bins

@@ -1,18 +1,17 @@
-# Sourced by scripts that need packages of Debian's other releases. Apt works with a list of sources
-# and folders of its own there, beside what this machine installs from. The script has a function
-# `fail`.
+# Sourced by scripts that need packages of other Debian releases. For them apt uses its own list of
+# sources and its own folders, not those of this machine. The script must have a function `fail`.
 
-# Of what this machine installs packages from, the first that is Debian's.
+# Prints the first of this machine's sources of packages that is Debian's.
 own_mirror() { apt-get indextargets --format '$(REPO_URI) $(ORIGIN)' | sed -n '/security/! s/ Debian$//p' | head -1; }
 
-# debian_mirror: sets `mirror`.
+# debian_mirror: sets `mirror` to where Debian's packages are.
 debian_mirror() {
     mirror=${KINLOCK_MIRROR:-$(own_mirror)}
     [ -n "$mirror" ] || fail "this machine has no packages of Debian's: say where they are by KINLOCK_MIRROR"
 }
 
-# debian_lists RELEASE ARCHITECTURE FOLDER [deb-src]: reads the lists into FOLDER, which becomes
-# apt's, and sets the array `apt` to the options that make apt-get and apt-cache use it.
+# debian_lists RELEASE ARCHITECTURE FOLDER [deb-src]: downloads the lists of packages into FOLDER,
+# and sets the array `apt` to the options that make apt-get and apt-cache use that folder.
 debian_lists() {
     local release=$1 architecture=$2 state=$3 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     debian_mirror
@@ -28,10 +27,10 @@ debian_lists() {
     apt-get "${apt[@]}" update >&2 || fail "cannot read the lists of $release ($architecture) from $mirror"
 }
 
-# debian_unpack PACKAGE.deb... FOLDER
+# debian_unpack PACKAGE.deb... FOLDER: unpacks the packages in FOLDER.
 debian_unpack() {
     local package to=${*: -1}
-    # Older releases have /bin and /lib as folders of their own.
+    # In packages of older releases /bin and /lib are folders, which must not replace the links.
     for package in "${@:1:$#-1}"; do
         dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner -C "$to"
     done

@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # The first process of a machine that ci/systems.sh boots. It prints the topology that the command
-# found, one line per check, and END. The file /row says what this machine is for.
+# found, one line per check, and END. The file /row says how to set this machine up.
 export PATH=/bin HOME=/ LC_ALL=C
 busybox mkdir -p /proc /sys /dev /tmp
 busybox mount -t proc proc /proc
@@ -16,14 +16,14 @@ for cpu in $offline; do
 done
 echo "KERNEL $(uname -r) after $(cut -d' ' -f1 /proc/uptime) s"
 
-# failed WHAT FILE: with the end of that file.
+# failed WHAT FILE: reports a failure, with the end of that file.
 failed() {
     echo "FAILED: $1"
     grep -v '^ok' "$2" | tail -n 12 | sed 's/^/| /'
 }
 
-# torture WHAT ARGUMENTS...: a second is short on a slow processor, so not all that the torture
-# wants to have seen ("reach") comes to pass; whatever was seen must be right.
+# torture WHAT ARGUMENTS...: tortures for a second. On a slow processor that is too short to reach
+# all situations that the torture wants to reach ("reach"), so only the other checks have to pass.
 torture() {
     what=$1
     if kinlock-lab torture "$@" --seconds 1 --quiet >/tmp/output 2>&1; then
@@ -35,10 +35,10 @@ torture() {
     fi
 }
 
-# Without the library, and under it, a program prints the same and has the same status.
+# A program prints the same and has the same status with and without the library.
 same() {
     "$@" >/tmp/want 2>&1 || failed "$1 without the library: status $?" /tmp/want
-    # An empty file says that no process has counted.
+    # The file stays empty if no process counts.
     : >/tmp/counts
     LD_PRELOAD=/lib/libkinlock_preload.so KINLOCK_COUNTS=/tmp/counts "$@" >/tmp/got 2>&1
     status=$?
@@ -52,10 +52,11 @@ same() {
     fi
 }
 
-# Six threads on two CPUs contend for a lock, with the knob off and on in turn. Where a holder asks,
-# the kernel has to let it end its critical section, and holders that mostly ask have to lose their
-# CPU in fewer sections. A microsecond is 500 instructions of a CPU here, so the kernel grants its
-# longest extension: as many instructions as a real processor executes in 5 to 10 us.
+# Six threads on two CPUs contend for a lock, with the knob off and on in turn. If a holder asks,
+# the kernel has to let it end its critical section, and if most holders ask, they have to lose
+# their CPU in fewer sections. A CPU executes only 500 instructions per microsecond here, so the
+# kernel is set to its longest extension: as many instructions as a real processor executes in 5 to
+# 10 us.
 time_slices() {
     echo 50000 >/sys/kernel/debug/rseq/slice_ext_nsec
     for lock in mutex spin; do
@@ -91,7 +92,7 @@ if [ "$flavour" = own ]; then
     mount -t debugfs debug /sys/kernel/debug
     export KINLOCK_SLICE_EXTENSION=on
 fi
-# From the command line of the kernel.
+# The argument comes from the command line of the kernel.
 if [ "${1:-}" = slices ]; then
     time_slices
     echo END
@@ -106,7 +107,7 @@ if [ "$flavour" = own ]; then
     tr -d ' \n' </tmp/topology | grep -q '"slice_extension":{"offered":true}' ||
         failed "topology: extensions are not offered" /tmp/table
 fi
-# A wait counts as endless after minutes: the processor is emulated, and may be slow.
+# A wait counts as endless only after minutes, because an emulated processor may be slow.
 torture locks --threads 4 --hang 200 --locks kinlock-mutex,kinlock-spin,kinlock-rwlock \
     --scenarios basics,condvar,timed,signals
 torture ids --scenarios leases,sequences
@@ -114,5 +115,5 @@ if grep -q 'rseq/sequences/exclusion' /tmp/output; then echo IDS sequences; else
 same codes
 same cancel
 echo END
-# The host ends the machine; without a first process the kernel would only panic.
+# The host ends the machine. If the first process ended, the kernel would panic.
 sleep 1000

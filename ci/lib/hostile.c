@@ -1,12 +1,13 @@
-/* For ci/pages.sh: threads that contend for a lock and a reader-writer lock, and one that waits for
-   a condition variable. Their names, and those of a function, of the lock and of the condition
-   variable, are what a page must show as it is. The first argument is the number of threads. */
+/* For ci/pages.sh: threads that contend for a lock and a reader-writer lock, and a thread that
+   waits for a condition variable. The names of the threads, of a function, of the lock and of the
+   condition variable contain HTML, which a page must show as text. The first argument is the number
+   of threads. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-/* An assembler's name may be any text. */
+/* A symbol's name in assembly may be any text. */
 pthread_mutex_t lock __asm__("\"<script>hostile=1</script>\"") = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t other = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t ended __asm__("\"<script>hostile=2</script>\"") = PTHREAD_COND_INITIALIZER;

@@ -12,7 +12,7 @@ from browser import Browser
 
 WIDTHS = [360, 800, 1400]
 
-# What is wrong with a page whose looks do not matter: a list of sentences.
+# Lists in sentences what is wrong with a page, apart from its looks.
 STRUCTURE = r"""
 (hostile => {
   const wrong = [], all = selector => [...document.querySelectorAll(selector)];
@@ -58,7 +58,7 @@ STRUCTURE = r"""
 })
 """
 
-# What is wrong with its looks.
+# Lists what is wrong with the looks of a page.
 LOOKS = r"""
 (() => {
   const wrong = [], root = document.documentElement;

@@ -1,13 +1,13 @@
-/* slices THREADS SECTIONS SECTION PRIVATE: each of these threads takes one mutex SECTIONS times,
-   for SECTION nanoseconds, and works PRIVATE nanoseconds without it in between. Prints how many
-   critical sections there were; for how many of them the thread had asked for a longer time slice;
-   how many it ended in such an extension, which was granted during the section; in how many it lost
+/* slices THREADS SECTIONS SECTION PRIVATE: each thread takes the same mutex SECTIONS times, holds
+   it for SECTION nanoseconds, and works PRIVATE nanoseconds without it in between. Prints how many
+   critical sections there were; in how many the thread had asked for a longer time slice; how many
+   the thread ended in such an extension, granted during the section; in how many the thread lost
    its CPU; and how often the threads lost their CPUs in all.
 
-   A thread learns that it lost its CPU without a system call, which would end a time-slice
+   A thread finds out that it lost its CPU without a system call, which would end a time-slice
    extension: it points the field `rseq_cs` of its area at a sequence that contains no instruction.
-   Whenever another thread has run on the CPU meanwhile, the kernel finds that this sequence is not
-   executed, and sets the field to null. */
+   If another thread runs on the CPU, the kernel finds that the thread does not execute this
+   sequence, and sets the field to null. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -21,7 +21,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t sections, section, private, turns_per_us;
 static uint64_t under_lock; /* changed by holders only */
 
-/* It would go on behind the signature that the C library has registered, if it were executed. */
+/* If the sequence were executed, the thread would go on after this signature, which the C library
+   has registered. */
 static const struct {
     uint32_t signature;
     char end[4];
@@ -41,7 +42,7 @@ static void work(uint64_t nanos)
         __asm__ volatile("" ::: "memory");
 }
 
-/* The fastest of some trials: others may have been interrupted. */
+/* Takes the fastest of some trials, because others may have been interrupted. */
 static void calibrate(void)
 {
     uint64_t best = UINT64_MAX;
@@ -65,7 +66,7 @@ static void *take_turns(void *result)
 {
     struct rseq *area = (struct rseq *)((char *)__builtin_thread_pointer() + __rseq_offset);
     volatile uint64_t *sequence = (volatile uint64_t *)&area->rseq_cs;
-    /* Older C libraries have other data there. */
+    /* Older C libraries may have other data in these bytes. */
     volatile uint8_t *request = (volatile uint8_t *)area + 28, *granted = request + 1;
     int may_ask = __rseq_size > 32;
     struct counts *counts = result;

@@ -1,14 +1,14 @@
 //! Compiles the shims around rivals that are C libraries, where they are installed.
 //!
-//! Some need only a header: they are made of inline functions. Without it the crate builds all
-//! the same, and the rival is listed as unavailable. Headers that are not in a usual folder are
-//! found by way of the compiler's own variable `CPATH`.
+//! Some need only a header, since they consist of inline functions. Without the header the crate
+//! still builds, and the rival is listed as unavailable. Headers in an unusual folder are found by
+//! the compiler's own variable `CPATH`.
 
 use std::path::Path;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=CPATH");
-    // Headers that are missing may be installed one day.
+    // A missing header may be installed later, so the script runs again when packages change.
     for packages in [
         "/var/lib/dpkg/status",
         "/var/lib/rpm/rpmdb.sqlite",
@@ -24,9 +24,9 @@ fn main() {
     rival(invalidation, "urcu", "urcu/urcu-memb.h", Some("urcu-memb"));
 }
 
-/// A rival that is a C library: its shim in a folder of the suites, if the header is installed, and
-/// the library if it needs one. Both are for this machine: compilers for another architecture find
-/// the headers, too, which say how this one orders memory, and not the libraries.
+/// Compiles the shim of a rival that is a C library, if its header is installed, and links the
+/// library if there is one. Only for the host's own architecture: a compiler for another one would
+/// find the same headers, which have this machine's memory ordering, and not the libraries.
 fn rival(folder: &str, name: &str, header: &str, library: Option<&str>) {
     let source = format!("src/{folder}/{name}.c");
     println!("cargo::rustc-check-cfg=cfg(have_{name})");
@@ -36,7 +36,7 @@ fn rival(folder: &str, name: &str, header: &str, library: Option<&str>) {
         return;
     }
     let mut shim = cc::Build::new();
-    // A missing header is nothing to warn of.
+    // No warning if the header is missing.
     shim.file(&source).opt_level(3).cargo_warnings(false);
     if shim.try_compile(&format!("kinlock_{name}")).is_ok() {
         if let Some(library) = library {
@@ -52,8 +52,8 @@ fn watch_header(header: &str) {
     }
 }
 
-/// Has a change of `file` build the crate again. Not if it is missing: cargo takes that for a
-/// change, every time.
+/// Builds the crate again when `file` changes. Not if it is missing: cargo would take that for a
+/// change in every build.
 fn watch(file: &Path) {
     if file.exists() {
         println!("cargo::rerun-if-changed={}", file.display());

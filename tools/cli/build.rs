@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    // A linked worktree keeps its log elsewhere, so git is asked for the place. A file that is
-    // missing would be taken for a change, every time.
+    // A linked worktree keeps its log elsewhere, so git is asked where. A missing file would make
+    // cargo run this script in every build.
     let log = git(&["rev-parse", "--git-path", "logs/HEAD"]);
     if let Some(log) = log.filter(|log| Path::new(log).exists()) {
         println!("cargo::rerun-if-changed={log}");

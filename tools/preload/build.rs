@@ -46,7 +46,7 @@ const FUNCTIONS: &[&str] = &[
     "sigfillset",
     "strlen",
 ];
-/// The variables that it takes from there.
+/// The variables that the library takes from them.
 const VARIABLES: &[&str] = &[
     "_r_debug",
     "environ",
@@ -83,7 +83,8 @@ fn main() {
     cc::Build::new()
         .files(SOURCES)
         .opt_level(2)
-        // A cancelled thread unwinds the frames of `cancel.c`, from any instruction of some.
+        // A cancelled thread unwinds the frames of `cancel.c`. In some of them cancellation is
+        // possible at any instruction.
         .flag("-fasynchronous-unwind-tables")
         // A distribution's compiler may add these by default. They need more of the C library.
         .flag("-fno-stack-protector")

@@ -1,5 +1,5 @@
-//! What the verbs that check things share: how subjects are named, how verdicts are shown, and what
-//! the process's exit status says about them.
+//! Shared by the verbs that check something: names of subjects, the display of verdicts, and the
+//! exit status for them.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use kinlock_verify::report::{Check, Report};
 use kinlock_verify::{BUSTED, Named, by_name};
 use serde_json::Value;
 
-/// What the help of every primitive ends with.
+/// The end of the help of every primitive.
 pub const HELP: &str = "\
 `busted` stands for all that are broken on purpose. Each of them must be caught, so that the exit \
 status is 1; it is tried until then, at most ten times as long. Locks and policies that are broken \
@@ -21,7 +21,7 @@ are in the copy of the source that ci/mutants.sh makes.
 Exit status: 0 all checks passed, 1 a check failed, 2 bad input, 3 something that is broken on \
 purpose was not caught by the check meant for it.";
 
-/// Parses a name of one of them, or of all that are broken on purpose.
+/// Parses the name of a subject, or `busted`, which stands for all that are broken on purpose.
 pub fn name<S: Named>(text: &str) -> Result<&'static str, String> {
     let all = S::all().iter();
     let busted = (!by_name::<S>(BUSTED).is_empty()).then_some(BUSTED);
@@ -29,7 +29,7 @@ pub fn name<S: Named>(text: &str) -> Result<&'static str, String> {
     find(S::KIND, text, names, |name| name)
 }
 
-/// The one that is called `text`. The error lists the names of all.
+/// The one that is called `text`. The error lists all names.
 pub fn find<T>(
     kind: &str,
     text: &str,
@@ -49,7 +49,7 @@ pub fn unknown<'a>(kind: &str, known: impl Iterator<Item = &'a str>) -> String {
     format!("no such {kind}; known: {}", known.join(", "))
 }
 
-/// Those with these names, each once; without names all that are meant to work.
+/// The subjects with these names, each once; without names, all that are meant to work.
 pub fn chosen<S: Named>(names: &[&str]) -> Vec<S> {
     let sound = S::all().iter().filter(|one| one.defect().is_none());
     let mut chosen: Vec<S> = match names {
@@ -60,14 +60,14 @@ pub fn chosen<S: Named>(names: &[&str]) -> Vec<S> {
     chosen
 }
 
-/// The flag that names these.
+/// The flag that names these subjects.
 pub fn named<S: Named>(flag: &'static str, subjects: &[S]) -> Parameters {
     let names: Vec<_> = subjects.iter().map(S::name).collect();
     Parameters::default().add(flag, names)
 }
 
-/// Where the JSON report goes, if anywhere. It is opened before the work: a path that cannot be
-/// written must not cost minutes to find out.
+/// The destination of the JSON report, if there is one. It is opened before the work, so that a
+/// path that cannot be written is noticed at once, and not after minutes.
 pub fn outputs(json: Option<&Path>) -> anyhow::Result<Outputs<Value>> {
     let mut outputs = Outputs::new();
     outputs.add(json, |document, out| write_json(document, out))?;
@@ -89,17 +89,17 @@ pub fn end(passed: bool) -> String {
     format!("End of test: {verdict}\n")
 }
 
-/// A run over many subjects: what it says, and what came out so far.
+/// A run over many subjects: its output, and its results so far.
 pub struct Run<'a> {
     outputs: &'a Outputs<Value>,
-    /// A command that repeats it, said first and last.
+    /// A command that repeats the run, printed at the beginning and at the end.
     echo: String,
     pub total: Report,
     sound_failed: bool,
 }
 
 impl<'a> Run<'a> {
-    /// Of `kinlock` with this verb and these parameters.
+    /// Starts a run with this verb and these parameters.
     pub fn start(
         outputs: &'a Outputs<Value>,
         verb: &str,
@@ -115,7 +115,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// One more subject, and what is to be said of it below its checks.
+    /// Adds a subject. `more` is printed below its checks.
     pub fn add(&mut self, subject: &impl Named, report: Report, more: &str) -> anyhow::Result<()> {
         self.outputs.say(&text(&report))?;
         self.outputs.say(more)?;
@@ -124,8 +124,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// `numbers` are those of the whole run, in words. A sound subject that failed is worse than a
-    /// broken one that was not caught.
+    /// Ends the run. `numbers` has the figures of the whole run, in words. In the exit status, a
+    /// sound subject that failed has priority over a broken one that was not caught.
     pub fn end(self, numbers: &str) -> anyhow::Result<Outcome> {
         let total = &self.total;
         let failed = total.checks.iter().filter(|check| !check.passed).count();

@@ -1,5 +1,5 @@
-//! The `kinlock-lab` command: what convinces us of kinlock's locks. It simulates them on machines
-//! that we do not own, explores their schedules and tortures them.
+//! The `kinlock-lab` command, which is how we convince ourselves of kinlock's locks. It simulates
+//! them on machines that we do not own, explores their schedules and tortures them.
 
 use std::process::ExitCode;
 

@@ -1,12 +1,13 @@
-//! `kinlock-lab validate`: workloads that `bench` and `sim` share, measured on this host beside
-//! simulated on a machine made from it.
+//! `kinlock-lab validate`: compares workloads that `bench` and `sim` share, measured on this host
+//! and simulated on a machine made from it.
 //!
-//! Both descriptions of a workload have one source, in the simulator's crate. Both verbs run as
-//! they do by hand, as processes of their own: measuring must not share one with simulating.
+//! Both verbs take the parameters of a workload from the same source. They run as by hand, as
+//! processes of their own: measuring must not share a process with simulating.
 //!
-//! Hosts of virtual machines move CPUs: a transfer between two takes 25 ns in one second and 100 ns
-//! or more in the next. So transfers are measured before and after each round. A round in which
-//! they have changed is dropped, and each workload is simulated with the transfers of its rounds.
+//! Hosts of virtual machines move virtual CPUs: a transfer between two of them takes 25 ns in one
+//! second and 100 ns or more in the next. So transfers are measured before and after each round. A
+//! round in which they have changed is dropped, and each workload is simulated with the transfers
+//! of its rounds.
 
 use std::env;
 use std::fs;
@@ -30,21 +31,22 @@ use serde_json::Value;
 
 use crate::simulation::band::median;
 
-/// Measured beside simulated, on this machine
+/// Compare simulated with measured speeds on this machine
 ///
 /// Workloads that `kinlock bench` and `kinlock-lab sim` share run with 1 and 2 threads: on this
-/// machine, and on one simulated with this one's CPUs and measured latencies (`sim --machine
-/// this`). No number of the simulator is fitted to these results. Errors are those of the simulated
-/// time per operation: +10 % means that the simulator is that much slower. Beside them are those
-/// of the speed relative to std-mutex. The machine should be idle.
+/// machine, and on a simulated one with its CPUs and measured latencies (`sim --machine this`). No
+/// number of the simulator is fitted to these results. Errors are those of the simulated time per
+/// operation: +10 % means that the simulator is that much slower. Next to them are the errors of
+/// the speed relative to std-mutex. The machine should be idle.
 ///
-/// The time of a transfer between CPUs is measured before and after each round, as hosts of virtual
-/// machines move CPUs. A round between two that differ by more than a quarter is measured again.
+/// The time of a transfer between CPUs is measured before and after each round, since hosts of
+/// virtual machines move virtual CPUs. A round is measured again if these two times differ by more
+/// than a quarter.
 ///
 /// Example: kinlock-lab validate --json validate.json
 #[derive(clap::Args)]
 pub struct Args {
-    /// All cells of grid-core, not a fifth
+    /// Run all cells of grid-core, not a fifth
     #[arg(long)]
     all: bool,
     /// Seconds of each measurement
@@ -60,14 +62,14 @@ pub struct Args {
     quiet: bool,
 }
 
-/// A lock as `bench` and as `sim` call it. The first is the baseline of both.
+/// The names of each lock in `bench` and in `sim`. The first lock is the baseline of both.
 const LOCKS: [(&str, &str); 3] = [
     ("std-mutex", "futex"),
     ("kinlock-mutex", "mutex"),
     ("tas", "tas"),
 ];
 
-/// What came out. Field names are a contract: add, don't rename.
+/// The report. Field names are a contract: add, don't rename.
 #[derive(Serialize)]
 pub struct Report {
     kind: &'static str,
@@ -96,14 +98,14 @@ struct Entry {
     measured_ns: Summary,
     simulated_ns: Summary,
     error_pct: f64,
-    /// That of the speed relative to the first lock's; 0 of the first lock itself.
+    /// The error of the speed relative to the first lock's; 0 for the first lock itself.
     ratio_error_pct: f64,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let outputs = args.destinations.open()?;
-    // As it is before the measurements.
+    // Described before the measurements, which make it busy.
     let machine = Machine::current();
     let cells = Cell::chosen(&[Part::Core], !args.all)
         .into_iter()
@@ -151,22 +153,22 @@ struct Round {
     transfer: f64,
     /// The machine as it was then.
     machine: PathBuf,
-    /// What `bench` reports.
+    /// The report of `bench`.
     measured: Value,
 }
 
-/// How often a round is tried, for each that is asked for.
+/// How often a round is tried, for each round that is asked for.
 const TRIES: u32 = 4;
 
-/// Rounds after which transfers took as long as before, and as long as in the other rounds: as many
-/// rounds as asked for, or those that were found in [`TRIES`] times as many.
+/// Rounds in which transfers took as long at the end as at the beginning, and as long as in the
+/// other rounds: as many as asked for, or as many as were found in [`TRIES`] times as many tries.
 fn rounds(args: &Args, workload: &str, folder: &Path) -> anyhow::Result<Vec<Round>> {
     let seconds = args.seconds.to_string();
     let names = LOCKS.map(|lock| lock.0).join(",");
     let wanted = args.rounds.max(1);
     let mut steady: Vec<Round> = Vec::new();
     for number in 0..TRIES * wanted {
-        // The machine is called like its file.
+        // The machine has the name of its file.
         let folder = folder.join(format!("{workload}-{number}").replace('/', "-"));
         fs::create_dir(&folder).context("cannot make a folder for results")?;
         let machine = folder.join("this.toml");
@@ -207,12 +209,13 @@ fn alike(rounds: &[Round], transfer: f64) -> usize {
     same.count()
 }
 
-/// Whether two transfers took about as long: they are within a quarter.
+/// Whether two transfer times are within a quarter of each other.
 fn is_same(a: f64, b: f64) -> bool {
     a.max(b) <= 1.25 * a.min(b)
 }
 
-/// How long a transfer between CPUs takes now, in nanoseconds: the farthest, if they differ.
+/// How long a transfer between CPUs takes now, in nanoseconds: between the farthest CPUs, if
+/// distances differ.
 fn transfer(arguments: &[&str]) -> anyhow::Result<f64> {
     let topology = verb(&[&["topology", "--measure"], arguments].concat())?;
     let parameters = topology["machine"]["parameters"].as_array();
@@ -237,7 +240,8 @@ fn simulate(workload: &str, rounds: &[Round]) -> anyhow::Result<Value> {
     verb(&[&["sim"], &on[..], &shared, &usual].concat())
 }
 
-/// What a verb reports. Measuring is the user's command's, which lies beside this one.
+/// The report of a verb. Verbs that measure belong to the user's command, which is in the same
+/// folder.
 fn verb(words: &[&str]) -> anyhow::Result<Value> {
     let this = env::current_exe().context("cannot find the command itself")?;
     let (program, name) = match words[0] {
@@ -266,7 +270,7 @@ fn verb(words: &[&str]) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// What was measured in all rounds beside what was simulated.
+/// The entries, from the measurements of all rounds and from the simulation.
 fn entries(rounds: &[Round], simulated: &Value) -> anyhow::Result<Vec<Entry>> {
     let results = |report: &Value| report["results"].as_array().cloned().unwrap_or_default();
     let simulated = results(simulated);
@@ -305,7 +309,7 @@ fn entries(rounds: &[Round], simulated: &Value) -> anyhow::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// What `bench` and `sim` say of the time per operation.
+/// The time per operation in the reports of `bench` and `sim`.
 fn nanos(result: &Value) -> anyhow::Result<Summary> {
     let number = |name: &str| {
         let found = result["ns_per_op"][name].as_f64();

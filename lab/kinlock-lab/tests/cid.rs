@@ -23,7 +23,8 @@ fn policies_are_what_the_workload_takes() {
     };
     assert!(ns("recent-first") <= 1.15 * ns("per-cpu"));
     assert!(ns("lowest-free") > 5.0 * ns("recent-first"));
-    // All areas were written in the warm-up, or only those of the few IDs that were left by scans.
+    // With one policy, all areas were written in the warm-up; with the other, only those of the few
+    // IDs that were left by scans.
     let first_touches = |policy| entry(&report, policy)["ids"]["first_touches"].as_f64();
     assert_eq!(first_touches("recent-first"), Some(0.0));
     assert!(first_touches("lowest-free") > Some(0.05));
@@ -31,7 +32,7 @@ fn policies_are_what_the_workload_takes() {
         let ids = &entry(&report, policy)["ids"];
         assert!(ids["max_id"].as_u64().unwrap() < 8, "{ids}");
         assert_eq!(ids["bursts"], 5 * 5 * 8, "{ids}");
-        // The first run of five counts, too: in it lines come from memory, ten per burst.
+        // The first of the five runs counts, too, and in it lines come from memory: ten per burst.
         let traffic = &entry(&report, policy)["traffic"];
         assert!(traffic["memory"].as_f64() > Some(5.0), "{traffic}");
     }
@@ -55,7 +56,7 @@ fn published_bursts_stand_beside_simulated_ones() {
     };
     assert_eq!(row("mm_cid")["published"], 26721.0);
     assert_eq!(row("speedup")["published"], 16.7);
-    // Half as much again as published, and a target has two sides.
+    // The slowdown is one and a half times the published one, and a target has two sides.
     assert_eq!(row("slowdown")["pass"], false);
     assert!(row("mm_cid")["ids"]["max_id"].as_u64().unwrap() < 24);
     assert!(row("task_owned")["published"].is_null());

@@ -26,7 +26,7 @@ fn sound_ones_pass() {
             first.starts_with(&format!("kinlock-lab explore {echo}")),
             "{text}"
         );
-        // Echoed first and last.
+        // The command is echoed at the beginning and at the end.
         let echoes = text.lines().filter(|&line| line == first);
         assert_eq!(echoes.count(), 2, "{text}");
         assert_eq!(text.lines().last(), Some("End of test: SUCCESS"), "{text}");
@@ -35,7 +35,7 @@ fn sound_ones_pass() {
 
 #[test]
 fn broken_ones_are_caught_and_can_be_replayed() {
-    // It takes some schedules; up to ten times those asked for are played.
+    // It takes several schedules. Up to ten times as many as asked for are played.
     for (name, schedules, least) in [("busted-ticket", 1, 2), ("busted-wakeup", 10_000, 1)] {
         let line = format!("explore invalidation --backends {name} --schedules {schedules}");
         let report = json_with(&line, 1);

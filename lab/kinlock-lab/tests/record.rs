@@ -9,7 +9,7 @@ use serde_json::Value;
 use support::{done, json, list, recorded, recorded_lock as lock, refused, script, within};
 use tempfile::TempDir;
 
-/// What a simulation with one of 1, 8 and 16 threads says in words, and its report.
+/// The text and the report of a simulation with 1, 8 and 16 threads.
 fn simulated(file: &Path) -> (String, Value) {
     let line = format!(
         "sim --quiet --machine laptop --threads 1,8,16 --seconds 0.02 --seeds 2 --workload {}",
@@ -18,7 +18,7 @@ fn simulated(file: &Path) -> (String, Value) {
     (done(&line), json(&line))
 }
 
-/// The part of their time that threads wait for the lock called hot.
+/// The share of their time that threads wait for the lock called hot.
 fn shares_of_waiting(report: &Value) -> [f64; 3] {
     let workload = &report["parameters"]["workloads"][0];
     let names = list(&workload["program_locks"]);
@@ -45,7 +45,7 @@ fn a_simulation_tells_how_long_more_threads_would_wait() {
         "{sentence}"
     );
     assert!(text.contains("A replay knows how long"), "{text}");
-    // How much depends on what else ran meanwhile.
+    // The exact shares depend on what else ran during the recording.
     let shares = shares_of_waiting(&report);
     assert!(
         shares.iter().all(|share| (0.0..1.0).contains(share)),
@@ -57,8 +57,7 @@ mod deep {
     use super::*;
 
     /// A recording in which few times are long because other programs used the CPUs: one measured
-    /// time stands for hundreds, and a think time of 20 ms would be all that a short simulation
-    /// has.
+    /// time stands for hundreds, and a think time of 20 ms would fill a short simulation.
     fn recorded_undisturbed() -> (TempDir, PathBuf) {
         let mut long = Vec::new();
         for _ in 0..6 {
@@ -76,18 +75,18 @@ mod deep {
         panic!("the machine is too busy: parts of the holds and thinks that are long: {long:?}");
     }
 
-    /// Its verdict needs a machine that does nothing else.
+    /// This test needs a machine that does nothing else.
     #[test]
     #[ignore = "deep: needs a quiet machine"]
     fn more_threads_wait_as_much_as_the_times_say() {
         let (_folder, file) = recorded_undisturbed();
         let shares = shares_of_waiting(&simulated(&file).1);
         let told = || format!("{shares:?}: {}", fs::read_to_string(&file).unwrap());
-        // It is held a ninth of the time: eight threads can work, of sixteen nearly half have to
-        // wait.
+        // A thread holds the lock for a ninth of its time: eight threads can work, but of sixteen
+        // nearly half have to wait.
         assert!(shares[2] > 0.25, "{}", told());
         assert!(shares[1] < shares[2], "{}", told());
-        // A thread alone waits for no other.
+        // A single thread does not wait.
         assert!(shares[0] < shares[2] / 10.0, "{}", told());
     }
 }

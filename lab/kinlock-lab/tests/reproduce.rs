@@ -1,4 +1,4 @@
-//! What `kinlock-lab reproduce` shows, and what it refuses.
+//! The output of `kinlock-lab reproduce`, and its refusals.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::fs;
 use support::{done, json, refused};
 use tempfile::TempDir;
 
-/// Two rows of each table in a moment.
+/// A short run with two rows of each table.
 const SHORT: &str = "reproduce --seconds 0.0005 --threads 1,16 --seeds 1";
 
 fn short(more: &str) -> String {
@@ -43,7 +43,7 @@ fn json_has_the_promised_fields() {
             assert!((100.0 * (simulated / published - 1.0) - error).abs() < 1e-6);
             let is_forced = row["key"] == 1 && row["column"] == "stock";
             assert_eq!(row["pass"].is_null(), is_forced, "{row}");
-            // One that misses says in which direction.
+            // A row that misses its target says in which direction.
             assert_eq!(row["too_good"].is_boolean(), row["pass"] == false, "{row}");
             assert!(row["note"].is_string());
         }
@@ -158,7 +158,7 @@ fn tables_of_the_mutex_have_their_own_columns() {
     assert_eq!(rows[18]["label"], "8 nodes 1100-2000 users");
     assert_eq!(rows[20]["published"], 1.342);
     let osq = short("osq-prev-cpu");
-    // Only the change was published, and one simulation stands for all eleven rows.
+    // Only the change was published, and all eleven rows are one simulation.
     assert!(osq["rows"][0]["published"].is_null() && osq["rows"][0]["pass"].is_null());
     assert!(osq["rows"][2]["pass"].is_boolean());
     assert_eq!(
@@ -201,7 +201,7 @@ fn deviations_are_shown_of_published_runs_and_over_seeds() {
     let (two, _) = of(2);
     let row = &two["tables"][0]["rows"][3];
     let of = |what: &str| row["simulated"][what].as_f64().unwrap();
-    // Of two numbers: their distance over the root of two.
+    // For two numbers, it is their distance divided by the root of two.
     let expected = (of("high") - of("low")) / 2_f64.sqrt();
     assert!((row["simulated_sd"].as_f64().unwrap() - expected).abs() < 1e-9);
 }

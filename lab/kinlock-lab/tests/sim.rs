@@ -1,4 +1,4 @@
-//! What `kinlock-lab sim` reports, and what it refuses.
+//! The reports of `kinlock-lab sim`, and its refusals.
 
 mod support;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use support::{done, ends, has_numbers, json, list, refused, refused_words, without_host};
 use tempfile::TempDir;
 
-/// A run that takes a moment.
+/// A short run.
 const SHORT: &str = "sim --seconds 0.0005 --locks tas,cna --threads 1,20";
 
 fn short(more: &str) -> String {
@@ -39,7 +39,7 @@ fn json_has_the_promised_fields() {
     let mut expected = Vec::new();
     for workload in ["lock2", "locktorture"] {
         for threads in [1, 20] {
-            // The baseline comes along.
+            // The baseline is added to the locks that were asked for.
             for lock in ["tas", "cna", "qspinlock"] {
                 expected.push((workload.to_owned(), threads, lock.to_owned()));
             }
@@ -168,7 +168,7 @@ fn invalidation_is_put_to_all_backends() {
     assert_eq!(results[0]["ratio"]["to"], "invalidation-locked");
 }
 
-/// A traced run that takes a moment.
+/// A short traced run.
 const TRACED: &str = "sim --seconds 0.0005 --locks tas,cna --threads 20 --trace-handoffs";
 
 #[test]
@@ -188,7 +188,7 @@ fn a_trace_comes_in_every_form() {
     ] {
         assert!(table.contains(expected), "{expected}: {table}");
     }
-    // The baseline does not come along.
+    // The baseline is not added.
     assert!(!table.contains("qspinlock"), "{table}");
     let csv = String::from_utf8(csv).unwrap();
     let fields: Vec<_> = csv.lines().map(|line| line.split(',').count()).collect();

@@ -1,4 +1,4 @@
-//! `kinlock topology` where the laboratory is needed: in a sandbox, and for a simulation.
+//! `kinlock topology` in tests that need the laboratory: in a sandbox, and for a simulation.
 
 mod support;
 

@@ -20,13 +20,13 @@ fn a_sound_lock_passes() {
     let echo = lines[0];
     let expected = "kinlock-lab torture locks --locks kinlock-spin-cna --threads 3,6";
     assert!(echo.starts_with(expected), "{text}");
-    // Echoed first and last.
+    // The command is echoed at the beginning and at the end.
     let echoes = lines.iter().filter(|line| **line == echo);
     assert_eq!(echoes.count(), 2, "{text}");
     let is_summary = |line: &&str| line.starts_with("Per thread: min ");
     assert!(lines.iter().any(is_summary), "{text}");
     assert_eq!(lines.last(), Some(&"End of test: SUCCESS"), "{text}");
-    // A report goes to a file beside the text.
+    // The report goes to a file, in addition to the text.
     let report: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     assert_eq!(report["passed"], true);
 }
@@ -105,7 +105,7 @@ fn what_is_broken_is_caught() {
 
 #[test]
 fn what_is_broken_and_gets_away_is_no_success() {
-    // One thread waits for no other.
+    // A single thread waits for no other.
     let line = "torture invalidation --backends busted-wakeup --threads 1 --seconds 0.1";
     assert!(ends(3, line).contains("NOT CAUGHT"));
 }
@@ -124,7 +124,7 @@ fn a_run_that_is_killed_leaves_the_last_report() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // It says what it is going to do when it has looked at the file.
+        // The command prints what it is going to do after it has opened the file.
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();

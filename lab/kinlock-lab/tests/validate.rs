@@ -1,4 +1,4 @@
-//! `kinlock-lab validate`: measured beside simulated.
+//! `kinlock-lab validate`: compares measured with simulated workloads.
 
 mod support;
 
@@ -17,8 +17,8 @@ fn every_shared_workload_is_measured_and_simulated() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is JSON");
     assert_eq!(report["kind"], "validated");
     let results = list(&report["results"]);
-    // The counter and a fifth of the grid, 3 locks, 1 and 2 threads, but for those in whose rounds
-    // the host moved the CPUs.
+    // The counter and a fifth of the grid, 3 locks, 1 and 2 threads, without workloads in whose
+    // rounds the host moved the CPUs.
     let unsteady = list(&report["unsteady"]).len();
     assert_eq!(results.len(), (13 - unsteady) * 3 * 2);
     assert!(unsteady < 13);
@@ -47,7 +47,7 @@ fn every_shared_workload_is_measured_and_simulated() {
             (result["ratio_error_pct"].as_f64().unwrap() - ratio_error).abs() < 1e-6,
             "{result}"
         );
-        // Both are of one workload: work under the lock is at least as long as its name says.
+        // Both run the same workload: the work under the lock takes at least the time in its name.
         if result["workload"] == "grid:20us/0/128" {
             assert!(measured > 10_000.0 && simulated > 19_000.0, "{result}");
         }

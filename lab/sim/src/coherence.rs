@@ -1,10 +1,10 @@
 //! Cache lines: which core has them, and the cost of getting them.
 //!
-//! The granule is the line of 64 bytes, found by the address of the simulated atomic, so false
-//! sharing is real. Each line has at most one **owner** (a core that has modified it, or that is
-//! the only one to have it and so may modify it without asking), a set of **sharers** (cores that
-//! can read it without asking) and the set of last-level **caches** that hold it clean. Transfers
-//! that change the owner of a line run one after another: the line is **busy** until they are done.
+//! The granule is the line of 64 bytes, found by the address of the simulated atomic, so there is
+//! false sharing. Each line has at most one **owner** (a core that has modified it, or that is the
+//! only one to have it and so may modify it without asking), a set of **sharers** (cores that can
+//! read it without asking) and the set of last-level **caches** that hold it clean. Transfers that
+//! change the owner of a line run one after another: the line is **busy** until they are done.
 //!
 //! | access | the line is | cost | afterwards |
 //! | --- | --- | --- | --- |
@@ -34,7 +34,7 @@ pub(crate) const LINE: usize = 64;
 
 const NOBODY: u16 = u16::MAX;
 
-/// What is done to a line.
+/// The kind of access to a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Read,
@@ -130,11 +130,11 @@ impl Traffic {
 #[repr(C, align(64))]
 pub(crate) struct Line {
     owner: u16,
-    /// The socket whose memory it is: the one that touched it first.
+    /// The socket in whose memory the line lies: the one that touched it first.
     home: u16,
     caches: u64,
     busy: u64,
-    /// Threads that spin on it, with the epoch of their wait.
+    /// Threads that spin on the line, with the epoch of their wait.
     pub(crate) spinners: Vec<(u32, u32)>,
     sharers: CoreSet,
 }
@@ -163,7 +163,7 @@ impl Line {
         self.busy
     }
 
-    /// No other core gets the line before `time`.
+    /// Delays transfers to other cores until `time`.
     #[inline]
     pub(crate) fn delay_until(&mut self, time: u64) {
         self.busy = self.busy.max(time);
@@ -206,7 +206,7 @@ pub(crate) struct Fabric {
     caches: usize,
 }
 
-/// The core that accesses, and its last-level cache.
+/// The core that makes an access, and its last-level cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) core: u16,
@@ -377,8 +377,8 @@ impl Fabric {
         }
     }
 
-    /// How far `caches`, at least one, are spread: seen from the cache `from`, and from their
-    /// line's home.
+    /// How far `caches`, which has at least one, are spread, as seen from the cache `from` and from
+    /// the line's home.
     #[inline]
     fn span(&self, caches: u64, from: u16, home: u16) -> Span {
         let at = &self.caches_at[from as usize];
@@ -397,9 +397,9 @@ impl Fabric {
 struct Span {
     nearest: Distance,
     farthest: Distance,
-    /// At least one of the caches is in the home socket.
+    /// Whether at least one of the caches is in the home socket.
     at_home: bool,
-    /// Every cache outside the asking socket is in the home socket.
+    /// Whether every cache outside the asking socket is in the home socket.
     only_at_home: bool,
 }
 

@@ -6,9 +6,9 @@
 //! coroutine, and each atomic access takes the time that follows from the state of its cache line
 //! and the distance. The same seed gives the same result on every host.
 //!
-//! The simulator says nothing about memory ordering: values are sequentially consistent, but where
-//! a [`Disturbance`] delays a store. Ordering is the model checker's job. `docs/guide/simulator.md`
-//! of the repository describes the cost model, and how far to trust it.
+//! The simulator says nothing about memory ordering: values are sequentially consistent, except
+//! where a [`Disturbance`] delays a store. Ordering is the model checker's job.
+//! `docs/guide/simulator.md` of the repository describes the cost model, and how far to trust it.
 //!
 //! # Modules
 //!
@@ -18,7 +18,7 @@
 //! | --- | --- | --- |
 //! | [`machine`] | the machines that can be simulated: shape, costs, origin of each number | |
 //! | `coherence` | cache lines and the cost of an access | `machine` |
-//! | `memory` | the arena that shared data lives in, and its lines | `coherence` |
+//! | `memory` | the arena in which shared data lives, and its lines | `coherence` |
 //! | [`trace`] | what each hand-off of a lock waited for | `coherence` |
 //! | `world` | a simulation under way: threads, CPUs, the order of events | all above |
 //! | [`platform`] | the machine as an algorithm sees it | `world` |
@@ -41,10 +41,10 @@ macro_rules! with_names {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
 
-            /// For people.
+            /// The name for people.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
@@ -77,7 +77,7 @@ pub use world::{
     Disruption, DisruptionKind, Disturbance, FencesDisturbed, Note, Noted, Placement, Spot, Stuck,
 };
 
-/// The examples of the page about the simulator are compiled and run with the documentation's.
+/// Compiles and runs the examples of the page about the simulator, with the documentation's own.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/simulator.md")]
 mod page {}

@@ -1,9 +1,9 @@
 //! The machines that can be simulated.
 //!
-//! A machine is a text file (see `machines/` in this crate). Every number stands beside its origin:
-//! published with its source, fitted with what it was fitted on, measured, or assumed. [`load`]
-//! takes the name of one that comes with the crate, a path, or `this` for the host. The format is
-//! described in `docs/guide/machines.md`.
+//! A machine is a text file (see `machines/` in this crate). It has an origin for every number:
+//! published, with the source; fitted, with what it was fitted to; measured; or assumed. [`load`]
+//! takes the name of a machine that comes with the crate, a path, or `this` for the host.
+//! `docs/guide/machines.md` describes the format.
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +34,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 ///
-/// If there is neither, or the file is wrong: one line that names file, line and field. For
-/// [`Machine::THIS`]: as [`Machine::measure`].
+/// If there is no such machine or file, or the file is wrong: one line that names file, line and
+/// field. For [`Machine::THIS`]: as [`Machine::measure`].
 pub fn load(name: &str) -> Result<Machine, MachineError> {
     if name == Machine::THIS {
         return Machine::measure();

@@ -2,7 +2,7 @@
 //!
 //! The data that a simulation shares lives here: locks, waiter slots, the data of a workload.
 //! Addresses outside, such as an atomic on a coroutine's stack, work too, through a map. Dropping
-//! the arena drops none of its values, so they must not need it.
+//! the arena drops none of its values, so they must not need to be dropped.
 //!
 //! # Invariants
 //!
@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 
-/// Bytes of an arena: address space, of which only what is touched costs memory.
+/// Bytes of an arena. This is address space: only pages that are touched cost memory.
 const SIZE: usize = 16 << 20;
 /// Placed objects never share a pair of lines, which some CPUs fetch together.
 const ALIGN: usize = 2 * LINE;
@@ -22,7 +22,7 @@ const ALIGN: usize = 2 * LINE;
 /// The storage of one simulation.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// Without elements: only its room is used.
+    /// Has no elements: only its capacity is used.
     block: Vec<Pair>,
     used: usize,
 }
@@ -33,13 +33,13 @@ pub(crate) struct Arena {
 struct Pair(#[expect(dead_code, reason = "it gives the pair its size")] [MaybeUninit<u8>; ALIGN]);
 
 thread_local! {
-    /// The memory of the last arena. To reuse touched pages costs less than to get new ones.
+    /// The memory of the last arena. Reusing touched pages costs less than getting new ones.
     static SPARE: Cell<Vec<Pair>> = const { Cell::new(Vec::new()) };
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // While the host thread ends there is no next arena.
+        // This fails while the host thread ends, and then there is no next arena.
         let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.block)));
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! # Invariants
 //!
-//! 1. What [`place`] and [`place_slice`] return points into the arena of the run under way. It is
-//!    used only as long as the run's `World` exists (invariant 2 of `world`).
-//! 2. A simulated thread's `slot` is the one that it has claimed and keeps. It is taken out of
-//!    there before it is released.
+//! 1. References that [`place`] and [`place_slice`] return point into the arena of the run under
+//!    way. They are used only as long as the run's `World` exists (invariant 2 of `world`).
+//! 2. A simulated thread's `slot` is the one that it has claimed and keeps. The field is cleared
+//!    before the slot is released.
 
 mod atomic;
 #[cfg(test)]
@@ -30,8 +30,8 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug)]
 pub struct Sim;
 
-/// Places `value` in the memory of the simulation under way, on cache lines of its own, until that
-/// ends.
+/// Places `value` in the memory of the simulation under way, on cache lines of its own, until the
+/// simulation ends.
 ///
 /// # Panics
 ///
@@ -78,8 +78,8 @@ pub(crate) fn run<S: Clone + 'static, R>(
     };
     let body = move |shared: &S, thread| {
         body(shared, thread);
-        // Not kept any more when it is released: an interrupt's handler may wait meanwhile. That
-        // handler may keep another.
+        // The field is cleared before the slot is released, since an interrupt's handler may run in
+        // between and wait. That handler may keep another slot, hence the loop.
         loop {
             match with(|w| std::mem::take(&mut w.current().slot)) {
                 0 => break,
@@ -104,10 +104,10 @@ fn make_waiters(slots: usize) {
     with(|w| w.waiters = Some(table));
 }
 
-/// Rows for announced readers. More threads share them.
+/// Rows of the visible readers table. If there are more threads, they share rows.
 const ROWS: usize = 256;
 
-/// Made when it is first asked for: most simulations have no use for it.
+/// Makes the visible readers table when it is first needed: most simulations do not need it.
 fn make_visible_readers() -> &'static VisibleReaders<Sim> {
     let table = VisibleReaders::new(
         place_slice(ROWS, |_| Row::<Sim>::default()),
@@ -164,7 +164,8 @@ impl Spinning for Sim {
             with(|w| w.now().saturating_add(w.costs().cycles(nanos as f64)))
         };
         while with(|w| w.now()) < until {
-            // Other threads run before an access, never after it: the word is as it was loaded.
+            // Other threads run before an access, never after it: the word has not changed since it
+            // was loaded.
             world::spin((&raw const *word).addr(), until);
             value = word.load(order);
             if done(value) {
@@ -242,7 +243,8 @@ impl Fences for Sim {
 
     fn heavy_fence(ticket: &mut Ticket) -> bool {
         let call = || {
-            // Where the call begins: what is written during the call may be missed.
+            // The fence is at the beginning of the call: values written during the call may be
+            // missed.
             with(World::fence_all);
             world::compute(with(|w| w.costs().membarrier));
             true

@@ -1,10 +1,10 @@
 //! Measurements that others published, and how to simulate them.
 //!
 //! The numbers are in `published/` of this crate, one file per table, as they were published; the
-//! first line of each says where. Notes on rows that the simulation misses are in
-//! `published/notes.toml`, apart from them.
+//! first line of each says where. Notes on rows that the simulation misses are separate, in
+//! `published/notes.toml`.
 //!
-//! To add one: its file, and a line in [`TABLES`].
+//! To add a table, add its file, and a line in [`TABLES`].
 
 use std::collections::BTreeMap;
 
@@ -21,40 +21,40 @@ pub struct Table {
     pub machine: &'static str,
     /// The workload, as [`workloads::by_name`](crate::workloads::by_name) knows it.
     pub workload: &'static str,
-    /// What the rows are.
+    /// What the rows stand for.
     pub key: &'static str,
-    /// What the columns are called, and the locks or policies behind them, as
+    /// The headings of the columns, and their locks or policies, as
     /// [`locks::by_name`](crate::locks::by_name) knows them.
     pub columns: &'static [(&'static str, &'static str)],
-    /// What follows the columns.
+    /// The ratios that follow the columns.
     pub ratios: &'static [Ratio],
     /// The unit of the columns.
     pub unit: &'static str,
     /// What the columns show.
     pub measure: Measure,
-    /// For how many simulated seconds a run should last, unless the workload decides.
+    /// How many simulated seconds a run should last, unless the workload decides.
     pub seconds: Option<f64>,
-    /// What was published of what happened inside.
+    /// Published numbers about what happened inside of runs.
     pub observed: &'static [Observed],
-    /// Cells that a constant was fitted on, which have no target: threads, and the index of the
-    /// column.
+    /// Cells to which a constant was fitted, which therefore have no target: threads, and the index
+    /// of the column.
     pub fitted: &'static [(usize, usize)],
     read: fn(&Fields<'_>) -> Vec<Row>,
     text: &'static str,
 }
 
-/// One column over another.
+/// One column divided by another.
 #[derive(Clone, Copy, Debug)]
 pub struct Ratio {
     /// Its name.
     pub name: &'static str,
-    /// What it is called in tables.
+    /// Its heading in tables.
     pub heading: &'static str,
     /// The index of the column that is divided.
     pub of: usize,
     /// The index of the column it is divided by.
     pub by: usize,
-    /// Whether what the second lock is for makes the ratio small: a quotient of times.
+    /// Whether a smaller ratio is better for the lock that is divided: the ratio is one of times.
     pub small_is_good: bool,
 }
 
@@ -63,22 +63,23 @@ pub struct Ratio {
 pub struct Observed {
     /// What it is.
     pub name: &'static str,
-    /// With how many threads.
+    /// The number of threads.
     pub threads: usize,
     /// The index of the column.
     pub column: usize,
     /// The published number.
     pub published: f64,
-    /// Which [observation](crate::locks::Lock::observed) of the simulated lock it is.
+    /// The [observation](crate::locks::Lock::observed) of the simulated lock that it is compared
+    /// with.
     pub of: &'static str,
-    /// Divided by this one.
+    /// The observation by which that is divided, if it is.
     pub by: Option<&'static str>,
 }
 
 /// What columns show.
 #[derive(Clone, Copy, Debug)]
 pub enum Measure {
-    /// Throughput, and how many of the table's units an operation per microsecond is.
+    /// Throughput, with the number of the table's units in an operation per microsecond.
     Throughput(f64),
     /// Nanoseconds per burst under concurrency IDs.
     Bursts,
@@ -87,17 +88,17 @@ pub enum Measure {
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What it is called. Rows with the same number of threads are simulated once.
+    /// Its label. Rows with the same number of threads are simulated once.
     pub label: String,
     /// Number of threads to simulate.
     pub threads: usize,
     /// Where they run; `None`: as the workload was measured.
     pub placement: Option<Placement>,
-    /// The published numbers, as far as there are any: columns, then ratios.
+    /// The published numbers, if there are any: columns, then ratios.
     pub published: Vec<Option<f64>>,
     /// Their standard deviations, as far as these were published. Those of ratios are computed.
     pub deviations: Vec<Option<f64>>,
-    /// What is probably not modelled, if the simulation misses this row; empty if unknown.
+    /// What the model probably lacks, if the simulation misses this row; empty if unknown.
     pub note: String,
 }
 
@@ -125,7 +126,7 @@ pub const TABLES: &[Table] = &[
         ..LOCK2
     },
     MUTEX,
-    // The same load stands for six other programs.
+    // The same load represents six other programs.
     Table {
         name: "mutex-aim7-others",
         unit: "sections/us",
@@ -146,7 +147,7 @@ pub const TABLES: &[Table] = &[
         ..OSQ
     },
     INVALIDATION,
-    // The same list, and other mutexes than that of the measured kernel: ours, and a plain one.
+    // The same list, with other mutexes than the measured kernel's: ours, and a plain one.
     Table {
         name: "invalidation-ours",
         columns: &[
@@ -190,7 +191,7 @@ pub const TABLES: &[Table] = &[
     },
 ];
 
-/// The second lock over the first.
+/// The second lock divided by the first.
 const SPEEDUP: Ratio = Ratio {
     name: "speedup",
     heading: "speed-up",
@@ -223,7 +224,8 @@ const MUTEX: Table = Table {
     columns: &[("unqueued", "polled"), ("queued", "polled-fifo")],
     ratios: &[SPEEDUP],
     unit: "jobs/minute",
-    // A job has thousands of critical sections, an unknown number. The scale makes up for it.
+    // A job has thousands of critical sections; the exact number is unknown. The scale compensates
+    // for that.
     measure: Measure::Throughput(1e6),
     seconds: Some(0.05),
     observed: &[Observed {
@@ -272,7 +274,8 @@ const INVALIDATION: Table = Table {
     ratios: &[SPEEDUP],
     unit: "operations/s",
     measure: Measure::Throughput(1e6),
-    // A longest queue grows with the run: the log has nine or ten samples of a second.
+    // The longest queue grows with the length of the run: the log has nine or ten samples of a
+    // second.
     seconds: Some(1.0),
     observed: &[
         Observed {
@@ -381,7 +384,7 @@ fn by_threads(fields: &Fields<'_>) -> Vec<Row> {
     let deviation = |heading| fields.optional(heading).and_then(|text| text.parse().ok());
     let deviations = deviation("stock_sd").zip(deviation("cna_sd"));
     let deviations = deviations.map(|(stock, cna): (f64, f64)| {
-        // Of a quotient of two means that do not depend on each other.
+        // The deviation of a quotient of two independent means.
         let relative = (stock / numbers[0]).hypot(cna / numbers[1]);
         [stock, cna, relative * numbers[2]].map(Some).to_vec()
     });
@@ -392,7 +395,7 @@ fn by_threads(fields: &Fields<'_>) -> Vec<Row> {
     }]
 }
 
-/// A thread for each of the ten CPUs of a node: there were many more users than that.
+/// A thread for each of the ten CPUs of a node, since there were many more users than CPUs.
 fn by_nodes(fields: &Fields<'_>) -> Vec<Row> {
     let nodes = fields.number("nodes") as usize;
     let plural = if nodes == 1 { "" } else { "s" };
@@ -402,8 +405,8 @@ fn by_nodes(fields: &Fields<'_>) -> Vec<Row> {
     vec![row(&label, 10 * nodes, [before, after, speedup])]
 }
 
-/// Changes by number of users. A thread for each of the 80 CPUs, if there were more users than
-/// that; else for each of 55 users, the mean, on CPUs of all nodes.
+/// Changes by number of users. If there were more users than the 80 CPUs, there is a thread for
+/// each CPU; otherwise one for each of 55 users, the mean, on CPUs of all nodes.
 fn by_program(fields: &Fields<'_>) -> Vec<Row> {
     let program = fields.text("workload");
     let users = [
@@ -434,7 +437,7 @@ fn gain(fields: &Fields<'_>, heading: &str) -> Vec<Row> {
     vec![change(fields.text("test"), 128, fields.number(heading))]
 }
 
-/// Only a change in percent is published.
+/// A row of which only a change in percent is published.
 fn change(label: &str, threads: usize, percent: f64) -> Row {
     Row {
         published: vec![None, None, Some(1.0 + percent / 100.0)],
@@ -442,7 +445,7 @@ fn change(label: &str, threads: usize, percent: f64) -> Row {
     }
 }
 
-/// A policy of our own stands beside three published ones.
+/// Rows with a policy of our own next to three published ones.
 fn by_config(fields: &Fields<'_>) -> Vec<Row> {
     let label = fields.text("config");
     let threads = label.split('-').next().and_then(|n| n.parse().ok());
@@ -466,13 +469,13 @@ fn by_config(fields: &Fields<'_>) -> Vec<Row> {
 const NOTES: &str = include_str!("../published/notes.toml");
 
 impl Table {
-    /// Where the table was published, and on what it was measured.
+    /// Where the table was published, and the machine on which it was measured.
     pub fn source(&self) -> &'static str {
         let first = self.text.lines().next().unwrap_or_default();
         first.trim_start_matches('#').trim()
     }
 
-    /// The rows, as published, those with the fewest threads first.
+    /// The rows as published, with the fewest threads first.
     ///
     /// # Panics
     ///

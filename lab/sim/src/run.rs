@@ -1,4 +1,4 @@
-//! One simulation: what to run, and what came out.
+//! One simulation: what to run, and its outcome.
 
 use crate::coherence::Traffic;
 use crate::locks::{self, Genre};
@@ -37,7 +37,7 @@ pub struct Run {
     pub cpus: Option<usize>,
     /// Where threads run; `None`: as the workload was measured.
     pub placement: Option<Placement>,
-    /// What the library's NUMA-aware lock is configured to.
+    /// The configuration of the library's NUMA-aware lock.
     pub tuning: Tuning,
     /// What a locality domain is.
     pub domain: DomainKind,
@@ -45,50 +45,52 @@ pub struct Run {
     pub seconds: f64,
     /// Start of all random numbers.
     pub seed: u64,
-    /// Numbers of the machine and constants of the workload, by name, and how many times their
-    /// usual value each is: for bands over what is assumed.
+    /// Factors for numbers of the machine and constants of the workload, by name: for bands over
+    /// assumed values.
     pub factors: Vec<(&'static str, f64)>,
     /// Whether to trace the hand-offs of the lock. It changes no result.
     pub trace: bool,
 }
 
-/// What came out. Reports have it as it is: add fields, never rename them. All fields but those of
-/// the host are the same on every machine.
+/// The outcome of a run. Reports contain it unchanged: add fields, never rename them. All fields
+/// except those of the host are the same on every machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Operations of all threads after the warm-up.
     pub ops: u64,
-    /// The same by thread.
+    /// The operations of each thread.
     #[serde(skip)]
     pub per_thread: Vec<u64>,
-    /// Simulated seconds that they took, with what the workload accounts for without simulating it.
+    /// Simulated seconds that they took, including time that the workload adds without simulating
+    /// it.
     pub seconds: f64,
     /// Operations per microsecond of simulated time.
     pub ops_per_us: f64,
-    /// CPU time of all threads per operation, in nanoseconds; that of the whole run if there was
-    /// none. CPUs compute, wait for memory, spin, or switch to a thread.
+    /// CPU time of all threads per operation, in nanoseconds; the CPU time of the whole run if
+    /// there was no operation. It is the time in which CPUs compute, wait for memory, spin, or
+    /// switch to a thread.
     pub cpu_ns_per_op: f64,
     /// How evenly the threads were served.
     pub fairness: Fairness,
-    /// From asking for the lock to having it.
+    /// The times from asking for the lock to having it.
     pub acquire_ns: Acquire,
-    /// The longest of these, if some read.
+    /// The longest of these times for readers and for writers, if some threads read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_ns: Option<Longest>,
     /// The longest waits, if they ended after the end of the run, when no thread asks for the lock
     /// again; otherwise 0.
     pub unended_ns: Longest,
-    /// Acquisitions by the holder before.
+    /// Acquisitions by who the previous holder was.
     pub handoffs: Handoffs,
     /// Memory accesses by where they were served from.
     pub traffic: Traffic,
-    /// What the library's locks counted.
+    /// The event counts of the library's locks.
     pub counters: BTreeMap<&'static str, u64>,
-    /// What the locks have counted themselves, with the warm-up, by
-    /// [name](crate::locks::observed); only some of the laboratory's do.
+    /// The locks' own counts, including the warm-up, by [name](crate::locks::observed). Only some
+    /// of the laboratory's locks have any.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub observed: BTreeMap<&'static str, f64>,
-    /// What was done under concurrency IDs, as one entry of a list; none for locks.
+    /// The bursts under concurrency IDs, as one entry of a list; none for locks.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_list")]
     pub ids: Option<Bursts>,
     /// How threads waited for each lock of a recorded program; empty for other workloads.
@@ -107,7 +109,7 @@ fn as_list<S: Serializer>(ids: &Option<Bursts>, serializer: S) -> Result<S::Ok, 
     serializer.collect_seq(ids)
 }
 
-/// The part of the simulated time that passes before anything counts.
+/// The warm-up, as a part of the simulated time.
 const WARM_UP: f64 = 0.1;
 
 impl Run {
@@ -140,12 +142,12 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// If the threads do not all come to an end: the lock lost one.
+    /// If some thread does not come to an end, because the lock has lost it.
     ///
     /// # Panics
     ///
     /// If there are no threads, or more than [`MAX_THREADS`]; if the workload takes policies for
-    /// concurrency IDs and the lock is none, or the other way round.
+    /// concurrency IDs and the lock is not one, or the other way round.
     pub fn execute(&self) -> Result<Outcome, Stuck> {
         assert!((1..=MAX_THREADS).contains(&self.threads));
         let clock = Instant::now();
@@ -159,7 +161,7 @@ impl Run {
                 meter.borrow_mut().add(me, ops);
             }
         };
-        // The locks are placed in the simulation, so they are asked before it ends.
+        // The locks are in the simulation's memory, so their counts are read before it ends.
         let observed = |(_, meter): &(Rc<dyn Body>, SharedMeter), _: &Result<(), Stuck>| {
             meter.borrow().observed()
         };
@@ -198,7 +200,7 @@ impl Run {
         }
     }
 
-    /// The simulated seconds that count.
+    /// The simulated seconds after the warm-up.
     fn measured_seconds(&self) -> f64 {
         match self.workload.prepare {
             Prepare::Ids { seconds, .. } => self.seconds.max(seconds(self.threads)),

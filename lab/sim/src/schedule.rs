@@ -1,5 +1,5 @@
-//! One schedule: bodies of any kind on the simulated machine, disturbed wherever the contracts
-//! allow it. The functions of this module are for the threads of a schedule, and panic elsewhere.
+//! One schedule: any bodies on the simulated machine, disturbed wherever the contracts allow it.
+//! The functions of this module are for the threads of a schedule, and panic elsewhere.
 
 use crate::machine::Machine;
 use crate::platform::{self, Sim};
@@ -22,8 +22,8 @@ pub struct Schedule {
     /// What goes wrong. Its seed also starts the machine's random numbers: starting times, phases
     /// of spin loops, placement.
     pub disturbance: Disturbance,
-    /// How long waiters believe that the ones on which they depend run, in nanoseconds. Mostly
-    /// [`NEVER`]: a wake-up that is lost shows only where nobody is woken by a time limit.
+    /// The waiters' patience, in nanoseconds: how long they assume that the waiters ahead of them
+    /// run. Mostly [`NEVER`]: a lost wake-up only shows if no time limit wakes the sleeper.
     pub patience: u64,
     /// The number of accesses after which a schedule counts as endless.
     pub max_accesses: u64,
@@ -31,16 +31,16 @@ pub struct Schedule {
     pub trace: bool,
 }
 
-/// How it went.
+/// The outcome of a schedule.
 #[derive(Clone, Debug)]
 pub struct Played {
     /// Whether all threads came to an end.
     pub end: Result<(), Stuck>,
     /// Memory accesses.
     pub accesses: u64,
-    /// What the library's locks counted, by [`Event`].
+    /// The event counts of the library's locks, by [`Event`].
     pub counted: [u64; Event::ALL.len()],
-    /// What was disrupted, in the order of the host.
+    /// The disruptions, in the order of the host.
     pub disruptions: Vec<Disruption>,
     /// The trace, if one was kept; in the order of the host.
     pub trace: Vec<Note>,
@@ -66,10 +66,11 @@ impl Schedule {
 
     /// Runs `body(shared, thread)` on every thread until all have returned, or are stuck.
     ///
-    /// `prepare` makes what they share, with [`place`](crate::place) where it is to be simulated
+    /// `prepare` makes the shared data, with [`place`](crate::place) if it is to be simulated
     /// memory. An interrupt runs `handler(shared, thread)` on the thread it interrupts.
-    /// `check(shared, end)` inspects what is left, when accesses no longer take time; it must not
-    /// wait. Threads that are stuck are unwound before it runs: what their bodies hold is dropped.
+    /// `check(shared, end)` inspects the data at the end, when accesses no longer take time; it
+    /// must not wait. Threads that are stuck are unwound before it runs, which drops the values of
+    /// their bodies.
     ///
     /// # Panics
     ///
@@ -107,7 +108,7 @@ impl Schedule {
             move |shared: &Rc<S>, thread| body(shared, thread),
             |shared, end| check(shared, end),
         );
-        // The handler may refer to the arena, so it goes first.
+        // The handler may refer to the arena, so it is dropped first.
         world.handler = None;
         let played = Played {
             end,
@@ -125,13 +126,13 @@ pub fn moment() -> u64 {
     with(|w| w.accesses)
 }
 
-/// The moment since which the thread has surely stood in line for a lock, if it does. By then it
-/// had queued, or become the pending waiter, and blocked. It may have stood there a little longer.
+/// The moment from which on the thread has certainly been in line for a lock, if it is. By then it
+/// had queued, or become the pending waiter, and blocked. It may have been in line a little longer.
 pub fn in_line_since(thread: usize) -> Option<u64> {
     with(|w| w.thread(thread).in_line_since)
 }
 
-/// The calling thread no longer stands in line.
+/// Notes that the calling thread is no longer in line.
 pub fn leave_line() {
     with(|w| {
         w.current().in_line = false;

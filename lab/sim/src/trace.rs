@@ -1,9 +1,9 @@
 //! What every hand-off of a lock cost, and which cache lines it waited for.
 //!
 //! A chain of waits without gaps leads from a release to the next acquisition. It is followed
-//! backwards from there, over all threads on the way. What the holder does is divided in the same
-//! way. `docs/guide/simulator.md` has examples. Tracing changes no result and takes no simulated
-//! time.
+//! backwards from the acquisition, across all threads on the way. The holder's time is divided in
+//! the same way. `docs/guide/simulator.md` has examples. Tracing changes no result and takes no
+//! simulated time.
 
 mod path;
 mod recorder;
@@ -19,13 +19,13 @@ use std::fmt::{self, Display, Formatter};
 with_names! {
     /// What a line belongs to.
     Part
-    /// The lock itself: its word, and what lies beside it.
+    /// The lock itself: its word, and the data next to it.
     Word "lock word";
     /// A waiter's place in the queue.
     Node "queue node";
     /// What the workload touches.
     Data "data";
-    /// All else, such as the table of free nodes.
+    /// Everything else, such as the table of free nodes.
     Other "other";
 }
 
@@ -34,8 +34,8 @@ with_names! {
 pub struct LineName {
     /// What it belongs to.
     pub part: Part,
-    /// Of a node: its place in its table, for a model of a lock the number of its thread. Else:
-    /// which line of that part.
+    /// For a node, its index in its table, or in a model of a lock the number of its thread.
+    /// Otherwise, the number of the line in that part.
     pub number: usize,
 }
 
@@ -84,7 +84,7 @@ pub enum Cause {
     Line(Part, Reach),
     /// A line that others got first.
     Queue(Part),
-    /// Part of a pause until a spinning thread looks again, and leaving the loop.
+    /// A spinning thread to look again after its pause, and to leave the loop.
     Spin,
     /// Nothing: it executed instructions and hit its own caches.
     Own,
@@ -116,7 +116,8 @@ impl Serialize for Cause {
 pub enum Stage {
     /// From having the lock to releasing it.
     Held,
-    /// From the release until the next thread has it; if that thread asked later, from then on.
+    /// From the release, or from the next thread's request if that was later, until that thread has
+    /// the lock.
     Handed,
     /// From the release until a thread asked for it.
     Free,
@@ -129,32 +130,32 @@ pub struct Step {
     pub thread: usize,
     /// The socket it ran on.
     pub socket: usize,
-    /// What for.
+    /// What it waited for.
     pub cause: Cause,
     /// The line that it waited for, if it did.
     pub line: Option<LineName>,
-    /// In nanoseconds from the start of the run.
+    /// The begin, in nanoseconds from the start of the run.
     pub from_ns: f64,
-    /// Likewise.
+    /// The end, likewise.
     pub to_ns: f64,
 }
 
 /// From one acquisition to the next. The steps of each stage follow each other without a gap.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Handoff {
-    /// Which thread had the lock.
+    /// The thread that had the lock.
     pub from: Holder,
-    /// Which has it next.
+    /// The next thread that has it.
     pub to: Holder,
     /// How far apart their cores were.
     pub distance: Distance,
-    /// When the former had it, in nanoseconds from the start of the run.
+    /// When the first thread got the lock, in nanoseconds from the start of the run.
     pub acquired_ns: f64,
-    /// When it released it.
+    /// When the first thread released it.
     pub released_ns: f64,
     /// When the next thread began to wait: at the release, if it waited by then.
     pub asked_ns: f64,
-    /// When that thread had it.
+    /// When the next thread got it.
     pub handed_ns: f64,
     /// What the holder did.
     pub held: Vec<Step>,
@@ -172,7 +173,7 @@ pub struct Holder {
 }
 
 with_names! {
-    /// How far apart two holders in a row were, the nearest first.
+    /// How far apart two successive holders were, the nearest first.
     #[derive(Serialize)]
     #[serde(rename_all = "kebab-case")]
     Distance
@@ -193,7 +194,7 @@ pub struct AtDistance {
     pub distance: Distance,
     /// How many there were.
     pub count: u64,
-    /// What they took together, in nanoseconds, without the time in which nothing asked.
+    /// The sum of their times, in nanoseconds, without the time in which no thread asked.
     pub ns: f64,
 }
 
@@ -213,9 +214,9 @@ pub struct Share {
 pub struct Moved {
     /// The line.
     pub line: LineName,
-    /// How often a core got it from elsewhere than its own caches to read it, by [`Reach`].
+    /// How often a core got the line from elsewhere than its own caches to read it, by [`Reach`].
     pub read: [u64; Reach::ALL.len()],
-    /// The same to write it, or where it had it and others as well, which lose it.
+    /// How often a core got the line to write it, or had it and took it from other sharers.
     pub written: [u64; Reach::ALL.len()],
 }
 
@@ -226,7 +227,7 @@ pub struct Trace {
     pub cycles: u64,
     /// How long they took together, in nanoseconds: the sum of all shares.
     pub ns: f64,
-    /// That time by stage and cause, in this order.
+    /// That time by stage and cause, sorted by these.
     pub shares: Vec<Share>,
     /// The hand-offs among them by distance.
     pub distances: Vec<AtDistance>,
@@ -240,7 +241,7 @@ impl Trace {
     /// How many hand-offs are kept.
     pub const KEPT: usize = 1000;
 
-    /// Nanoseconds per cycle that all shares took for which `which` holds.
+    /// Nanoseconds per cycle of all shares for which `which` holds.
     pub fn mean_ns(&self, which: impl Fn(&Share) -> bool) -> f64 {
         let those = self.shares.iter().filter(|share| which(share));
         those.map(|share| share.ns).sum::<f64>() / self.cycles.max(1) as f64

@@ -10,7 +10,7 @@
 //! | `coroutine` | how a thread is made, suspended and unwound |
 //! | `events` | what happens next |
 //! | `access` | memory accesses of a thread |
-//! | `actions` | what else a thread does: compute, spin, sleep, wake others |
+//! | `actions` | other actions of a thread: compute, spin, sleep, wake others |
 //! | `cpus` | which thread runs on which CPU |
 //! | `disturbance` | random preemptions, interrupts and spurious wake-ups |
 //!
@@ -24,15 +24,15 @@
 //! | `Parked` at a key | no | unpark, or its time limit |
 //! | `Ended` | no | |
 //!
-//! Each wait has an **epoch**: an event or a spinner's entry from an earlier one is void.
+//! Each wait has an **epoch**: events and spinners' entries from an earlier epoch are void.
 //!
 //! # Invariants
 //!
 //! 1. A `World` and its coroutines live on one host thread, and `WORLD` points at the `World` for
 //!    exactly as long as [`run`] executes. No reference into the `World` is held across a
 //!    suspension.
-//! 2. Only the run's coroutines and its caller use what is placed in the arena, and only before the
-//!    `World` is dropped.
+//! 2. Only the run's coroutines and its caller use values in the arena, and only before the `World`
+//!    is dropped.
 
 mod access;
 mod actions;
@@ -85,17 +85,17 @@ pub(crate) struct Thread {
     next_tick: u64,
     /// When its store buffer is empty.
     drained: u64,
-    /// The line that a load of it has fetched last, and when that came.
+    /// The line that its last load has fetched, and when the line arrived.
     fetched: (usize, u64),
     yielder: *const Yielder<(), ()>,
-    /// The access that it is suspended in.
+    /// The access in which it is suspended.
     pending: Pending,
     place: Place,
     epoch: u32,
     state: State,
-    /// It has begun to wait in line for a lock.
+    /// Whether it has begun to wait in line for a lock.
     pub(crate) in_line: bool,
-    /// From which moment on it has certainly been in line.
+    /// The moment from which on it has certainly been in line.
     pub(crate) in_line_since: Option<u64>,
     random: Random,
     cpu: usize,
@@ -104,18 +104,18 @@ pub(crate) struct Thread {
     /// Accesses it has made.
     accesses: u32,
     pub(crate) slot: u16,
-    /// In the table of announced readers.
+    /// Its row in the visible readers table.
     pub(crate) row: Option<usize>,
-    /// Pinned to its CPU.
+    /// Whether it is pinned to its CPU.
     pinned: bool,
-    /// Its last sleep ended without a wake-up.
+    /// Whether its last sleep ended without a wake-up.
     overslept: bool,
-    /// It runs an interrupt's handler.
+    /// Whether it runs an interrupt's handler.
     interrupted: bool,
 }
 
 impl Thread {
-    /// Changes its state. Events and spinners' entries of the state before become void.
+    /// Changes its state. Events and spinners' entries of the previous state become void.
     fn enter(&mut self, state: State) {
         self.epoch += 1;
         self.state = state;
@@ -136,7 +136,7 @@ struct Cpu {
     running: Option<usize>,
     queue: VecDeque<usize>,
     slice_end: u64,
-    /// Since when it is busy with the running thread, and the switch to that.
+    /// When it began to run the current thread, including the switch to it.
     since: u64,
     /// Whether threads may run on it.
     usable: bool,
@@ -167,7 +167,7 @@ pub(crate) struct World {
     ended: usize,
     /// The table of waiter slots; `platform` knows its type.
     pub(crate) waiters: Option<&'static dyn Any>,
-    /// The table of announced readers, likewise.
+    /// The visible readers table, likewise.
     pub(crate) announced: Option<&'static dyn Any>,
     /// How many CPUs threads may run on.
     pub(crate) usable_cpus: usize,
@@ -176,26 +176,26 @@ pub(crate) struct World {
     pub(crate) accesses: u64,
     pub(crate) traffic: Traffic,
     pub(crate) counted: [u64; COUNTED],
-    /// What each thread may miss, if the disturbance has that.
+    /// The writes that each thread may miss, if the disturbance includes that.
     unseen: Vec<Unseen>,
     /// The heavy fences of the process, if the disturbance does not say otherwise.
     pub(crate) fences: Rc<FenceCalls>,
     pub(crate) done: Vec<Disruption>,
     /// The trace, if one is kept.
     pub(crate) notes: Option<Vec<Note>>,
-    /// What records hand-offs, if they are traced.
+    /// The recorder of hand-offs, if they are traced.
     pub(crate) recorder: Recording,
-    /// No access is simple: it is disturbed or recorded.
+    /// Whether no access is simple, because accesses are disturbed or recorded.
     watched: bool,
     pub(crate) handler: Option<Rc<dyn Fn(usize)>>,
-    /// The next event comes after the limit.
+    /// Whether the next event comes after the limit.
     too_late: bool,
-    /// All coroutines have ended or are being unwound: accesses take no time, and no thread may
-    /// wait.
+    /// Whether all coroutines have ended or are being unwound: then accesses take no time, and no
+    /// thread may wait.
     over: bool,
 }
 
-/// What a world is made from.
+/// The parameters of a world.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) machine: Machine,
@@ -215,9 +215,10 @@ pub(crate) struct Setup {
     /// After how many accesses a run counts as stuck.
     pub(crate) max_accesses: u64,
     pub(crate) disturbance: Option<Disturbance>,
-    /// How long waiters believe that the ones on which they depend run, in nanoseconds.
+    /// The waiters' patience, in nanoseconds: how long they assume that the waiters ahead of them
+    /// run.
     pub(crate) patience: u64,
-    /// Constants of the workload, by name, and how many times as long as usual each is.
+    /// Factors for constants of the workload, by name.
     pub(crate) factors: Vec<(&'static str, f64)>,
     /// Whether hand-offs are traced.
     pub(crate) trace: bool,
@@ -261,8 +262,8 @@ thread_local! {
     static WORLD: Cell<*mut World> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// Runs `body(shared, thread)` on every thread until all have returned. `prepare` places what they
-/// share; `check` inspects it in the end.
+/// Runs `body(shared, thread)` on every thread until all have returned. `prepare` places the shared
+/// data; `check` inspects it at the end.
 ///
 /// # Errors
 ///
@@ -381,7 +382,8 @@ impl World {
         Whereabouts { cache, socket }
     }
 
-    /// A thread that asked for the lock under test at time `asked` has it.
+    /// Records that the current thread, which asked for the lock under test at time `asked`, has
+    /// it.
     pub(crate) fn trace_acquired(&mut self, asked: u64) {
         let (me, here, now) = (self.current, self.here(), self.now());
         let shape = &self.setup.machine.shape;
@@ -389,18 +391,18 @@ impl World {
         (self.recorder).tell(|recorder| recorder.acquired((me, here), asked, now, far));
     }
 
-    /// The current thread releases the lock under test.
+    /// Records that the current thread releases the lock under test.
     pub(crate) fn trace_released(&mut self) {
         let (me, here, now) = (self.current, self.here(), self.now());
         (self.recorder).tell(|recorder| recorder.released((me, here), now));
     }
 
-    /// What is placed from now on is part of this.
+    /// Sets the part to which later placements belong.
     pub(crate) fn place_part(&mut self, part: Part) {
         self.recorder.tell(|recorder| recorder.placing = part);
     }
 
-    /// `n` values of `size` bytes have been placed at `address`, or one by itself.
+    /// Records that `n` values of `size` bytes, or a single one, have been placed at `address`.
     pub(crate) fn placed(&mut self, address: usize, size: usize, n: Option<usize>) {
         (self.recorder).tell(|recorder| recorder.placed(address, size, n));
     }
@@ -410,7 +412,7 @@ impl World {
         self.threads[self.current].cpu
     }
 
-    /// For how long the current thread's stores are still under way.
+    /// How long the current thread's stores are still under way.
     pub(crate) fn undrained(&self) -> u64 {
         let thread = &self.threads[self.current];
         thread.drained.saturating_sub(thread.now)

@@ -21,7 +21,7 @@ fn trace(run: &Run) -> Trace {
     run.execute().unwrap().trace.unwrap()
 }
 
-/// All that a run measures.
+/// Everything that a run measures.
 fn facts(o: &Outcome) -> String {
     let measured = (&o.per_thread, o.handoffs, o.traffic, o.events);
     format!("{measured:?} {:?} {:?}", o.counters, o.acquire_ns)
@@ -132,7 +132,7 @@ fn lines_come_from_where_the_threads_are() {
                 Reach::OtherSocket,
                 Reach::SameCache,
             ),
-            // They fill two caches of a socket of twelve.
+            // The threads fill two of the twelve caches of a socket.
             (
                 "epyc-9654-2s",
                 16,
@@ -146,7 +146,7 @@ fn lines_come_from_where_the_threads_are() {
                 placement: Some(placement),
                 ..run("grid:400ns/0/2", lock, threads)
             });
-            // The mutex leaves a lock that is taken again at once to its holder.
+            // A mutex stays with a holder that takes it again at once.
             let stays = (lock, threads) == ("mutex", 16);
             assert!(stays || ns_from(&trace, from) > 0.0, "{lock} {from:?}");
             assert_eq!(ns_from(&trace, not_from), 0.0, "{lock} {from:?}");
@@ -176,7 +176,7 @@ fn lines_are_called_what_they_are() {
     assert_eq!(numbers, (0..16).collect::<Vec<_>>());
 }
 
-/// With one thread nothing moves, and the time between sections is its own.
+/// With one thread no line moves, and the time between sections is the thread's own.
 #[test]
 fn a_thread_alone_waits_for_nothing() {
     let trace = trace(&run("lock2", "cna", 1));

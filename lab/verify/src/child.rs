@@ -1,7 +1,7 @@
 //! Children of this process, forked while other threads run.
 //!
-//! Between fork and exit a child allocates and starts threads. POSIX does not promise that this
-//! works in the child of a process with threads; Linux's C libraries do.
+//! Between fork and exit a child allocates memory and starts threads. POSIX does not promise that
+//! this works in the child of a process with threads; Linux's C libraries do.
 //!
 //! # Invariants
 //!
@@ -21,7 +21,8 @@ const PANICKED: i32 = 99;
 #[derive(Debug)]
 pub struct Child(libc::pid_t);
 
-/// Forks; the child does `work` and exits with the status that this returns. `None`: no fork.
+/// Forks. The child does `work` and exits with the status that `work` returns. `None` if the fork
+/// fails.
 pub fn fork(work: impl FnOnce() -> i32) -> Option<Child> {
     // SAFETY: see the head of the file for what the child may do; invariant 1.
     match unsafe { libc::fork() } {
@@ -36,7 +37,7 @@ pub fn fork(work: impl FnOnce() -> i32) -> Option<Child> {
 }
 
 impl Child {
-    /// Waits for the end, and calls `meanwhile` between looks. Returns the exit status.
+    /// Waits until the child ends, and calls `meanwhile` between looks. Returns the exit status.
     ///
     /// # Errors
     ///
@@ -61,7 +62,7 @@ impl Child {
         }
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the child.
     pub fn signal(&self, signal: i32) {
         // SAFETY: invariant 2.
         unsafe { libc::kill(self.0, signal) };

@@ -34,8 +34,8 @@ pub struct Orders {
     pub hang: Duration,
     /// The longest wait for the lock that is still fair.
     pub longest_wait: Duration,
-    /// Whether each thread is pinned to a CPU. The CPUs that the process may use are dealt out in
-    /// turn.
+    /// Whether each thread is pinned to one of the CPUs that the process may use. If there are more
+    /// threads than CPUs, threads share CPUs.
     pub pinned: bool,
     pub seed: u64,
 }
@@ -52,7 +52,8 @@ impl Findings {
         self.after(sections, state)
     }
 
-    /// As [`on`](Self::on), after another number of critical sections.
+    /// As [`on`](Self::on), for scenarios in which the number of critical sections is not the
+    /// number of acquisitions.
     pub(crate) fn after(mut self, sections: u64, state: &SharedState) -> Self {
         let exclusion = match self.left_threads {
             false => state.verdict(sections),
@@ -69,8 +70,8 @@ impl Findings {
 /// milliseconds.
 ///
 /// `body` should return soon after [`Worker::running`] has become false. `meanwhile` returns
-/// whether the scenario has reached the situations that it was written to reach. If it has not when
-/// [`Orders::duration`] is over, the run goes on, for at most [`Orders::hang`] more.
+/// whether the scenario has reached the situations that it was written to reach. If it has not by
+/// the end of [`Orders::duration`], the run goes on for at most [`Orders::hang`].
 pub fn run(
     orders: &Orders,
     body: impl Fn(&mut Worker) + Send + Sync + 'static,

@@ -2,27 +2,28 @@
 //! contracts allow it.
 //!
 //! A schedule is drawn from a seed: machine, threads, knobs, preemptions before any memory access,
-//! interrupts, spurious wake-ups. A failing one is shrunk to the few disruptions that it needs, and
-//! named by a [`Replay`].
+//! interrupts, spurious wake-ups. A failing schedule is shrunk to the few disruptions that it needs
+//! to fail, and named by a [`Replay`].
 //!
 //! Each kind of thing that is explored is a [`Subject`]: [`locks`] with mutexes and condition
 //! variables, [`ids`], [`invalidation`]. For locks:
 //!
 //! | property | what is demanded |
 //! | --- | --- |
-//! | exclusion | two threads never touch the data behind the lock at a time |
+//! | exclusion | two threads never touch the data behind the lock at the same time |
 //! | completion | every thread comes to an end |
 //! | progress | in the scenario `order`: no later thread comes first (see below) |
 //! | contract | no wait ends early; in the end the lock's word is zero and no slot is in use |
-//! | reach | the schedules together reached what they are for |
+//! | reach | the schedules together reached the situations that they are meant to reach |
 //!
-//! The scenario `order` is without stealing. Under a NUMA-aware lock later local waiters may come
-//! first, up to a bound.
+//! In the scenario `order` no thread steals the lock. With a NUMA-aware lock a bounded number of
+//! later local waiters may come first.
 //!
 //! The modules [`ids`] and [`invalidation`] have such tables, too.
 //!
-//! Two things cannot be seen here. One is memory ordering, because values are sequentially
-//! consistent: `RelaxedUnlock` passes, and loom catches it. The other is bounds in time.
+//! Two kinds of defects cannot be found here: wrong memory orderings, because all accesses are
+//! sequentially consistent (`RelaxedUnlock` passes here, and loom catches it), and waits that
+//! exceed a bound in time.
 
 mod draw;
 mod hunt;
@@ -46,9 +47,9 @@ use kinlock_sim::{Played, Spot};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What can be explored: things of one kind, sound ones and some that are broken on purpose.
+/// A kind of things that can be explored: some are sound, and some are broken on purpose.
 pub trait Subject: Named + fmt::Debug + Send + Sync {
-    /// How it can be used, at least one way. Schedules go through them in order.
+    /// The ways in which this subject is used, at least one. Schedules go through them in order.
     fn scenarios(&self) -> Vec<&'static str> {
         vec!["mixed"]
     }
@@ -56,12 +57,12 @@ pub trait Subject: Named + fmt::Debug + Send + Sync {
     /// Plays one schedule.
     fn play(schedule: &Replay<Self>, trace: bool) -> Outcome;
 
-    /// Whether many schedules together, none of which has failed, have reached what they are for,
-    /// and the numbers.
+    /// Whether many schedules, none of which has failed, have together reached the situations that
+    /// they are meant to reach; and a text with the numbers.
     fn reached(&self, tally: &Tally) -> (bool, String);
 }
 
-/// Numbers of a kind of subject that are counted in a schedule, and added up over many.
+/// What is counted in a schedule and added up over many; each kind of subject has its own numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Vec<u64>);
 
@@ -74,7 +75,7 @@ impl Tally {
         }
     }
 
-    /// The numbers, of which there are `N`; all 0 if nothing has been counted.
+    /// The `N` numbers; all 0 if nothing has been counted.
     fn numbers<const N: usize>(&self) -> [u64; N] {
         std::array::from_fn(|i| self.0.get(i).copied().unwrap_or(0))
     }
@@ -83,38 +84,39 @@ impl Tally {
 /// How a schedule went.
 #[derive(Debug)]
 pub struct Outcome {
-    /// `None`: it ended in a panic.
+    /// `None` if the schedule ended in a panic.
     pub played: Option<Played>,
-    /// The clock of its machine, for times in traces.
+    /// The clock of the schedule's machine, for times in traces.
     pub clock_mhz: u64,
     /// What was counted.
     pub tally: Tally,
-    /// What it violates, and how.
+    /// The property that the schedule violates, and how.
     pub failure: Option<(Property, String)>,
 }
 
 /// The parameters of an exploration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Schedules for each subject. A broken one is done when it is caught, after [`PATIENCE`] times
-    /// as many at most.
+    /// The number of schedules for each subject. The exploration of a broken subject ends when the
+    /// subject is caught, or after [`PATIENCE`] times this number.
     pub schedules: u64,
-    /// The seed of the first schedule; the next one has the next.
+    /// The seed of the first schedule. Each further schedule adds one to the seed.
     pub seed: u64,
-    /// Threads of every schedule; `None`: a few, by lot.
+    /// The number of threads in every schedule. `None`: each schedule draws a small number.
     pub threads: Option<usize>,
-    /// Schedules to play at a time, on host threads of their own.
+    /// The number of schedules to play at the same time, each on a host thread.
     pub host_threads: usize,
 }
 
 /// The most threads a schedule may have.
 pub const MAX_THREADS: usize = 64;
 
-/// From this number of schedules on, all together have to reach what they are for.
+/// From this number on, the schedules together have to reach the situations that they are meant to
+/// reach.
 pub const ENOUGH_TO_REACH: u64 = 2000;
 
-/// How many times the schedules asked for may be played until a broken subject is caught. Only rare
-/// schedules catch some defects, and which ones do changes with every line of the library.
+/// How many times the number of schedules asked for may be played until a broken subject is caught.
+/// Only rare schedules catch some defects, and every change of the library changes which ones.
 pub const PATIENCE: u64 = 10;
 
 /// A failure of one subject.
@@ -124,13 +126,13 @@ pub struct Failure<S> {
     pub property: Property,
     /// What went wrong.
     pub detail: String,
-    /// The number of the schedule, from 1 on.
+    /// The number of the schedule. The first one has number 1.
     pub number: u64,
     /// The schedule as it was drawn.
     pub drawn: Replay<S>,
     /// The drawn schedule with the fewest disruptions that were found to be enough.
     pub shrunk: Replay<S>,
-    /// How many disruptions it had before.
+    /// How many disruptions the drawn schedule has.
     pub disruptions: usize,
 }
 
@@ -139,7 +141,7 @@ pub struct Failure<S> {
 pub struct Explored<S> {
     /// The checks.
     pub report: Report,
-    /// The failure that the checks speak of.
+    /// The failure that the checks are about.
     pub failure: Option<Failure<S>>,
     /// Schedules played.
     pub schedules: u64,
@@ -198,7 +200,7 @@ impl<S: Subject> fmt::Display for Failure<S> {
     }
 }
 
-/// Plays one schedule again. `Err`: what it violates, and how.
+/// Plays one schedule again. `Err`: the property that it violates, and how.
 ///
 /// # Errors
 ///
@@ -217,7 +219,7 @@ pub fn trace<S: Subject>(replay: &Replay<S>) -> Vec<String> {
     lines
 }
 
-/// A number of threads.
+/// Parses a number of threads.
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|n| (2..=MAX_THREADS).contains(n));
     number.ok_or_else(|| format!("a number of threads has to be 2 to {MAX_THREADS}, not {text}"))
@@ -245,7 +247,7 @@ fn shrink_failure<S: Subject>(subject: &S, settings: &Settings, number: u64) -> 
         only: Some(only.to_vec()),
         ..drawn.clone()
     };
-    // It has to violate the same property: another property may mean another defect.
+    // The shrunk schedule has to violate the same property: another one may mean another defect.
     let fails = |only: &[Spot]| {
         let failure = play(&with(only), false).failure;
         failure.is_some_and(|(p, _)| p == property)
@@ -255,7 +257,7 @@ fn shrink_failure<S: Subject>(subject: &S, settings: &Settings, number: u64) -> 
     let mut shrunk = with(&few);
     match play(&shrunk, false).failure {
         Some((_, shorter)) => detail = shorter,
-        // A panic's schedule has no list of disruptions.
+        // A schedule that panics yields no list of disruptions.
         None => shrunk = drawn.clone(),
     }
     Failure {

@@ -1,21 +1,21 @@
-//! Torture of concurrency IDs: leases, and restartable sequences, disturbed where it hurts most.
+//! Torture of concurrency IDs: leases and restartable sequences, disturbed at the worst moments.
 //!
 //! A **specimen** is a way to get IDs: restartable sequences, leases, or one of these broken on
-//! purpose. Each is put through scenarios:
+//! purpose. Each specimen is put through these scenarios:
 //!
 //! | scenario | what it does |
 //! | --- | --- |
 //! | `leases` | threads and signal handlers take and give back IDs, several at a time |
 //! | `sequences` | counters, stacks and pools with delays inside their operations |
 //! | `churn` | threads come and go, some with leases that they forget |
-//! | `sparse` | all threads on one CPU, that with the highest number |
-//! | `fork` | children, while other threads hold IDs |
+//! | `sparse` | all threads on the CPU with the highest number |
+//! | `fork` | children are forked while other threads hold IDs |
 //!
 //! In `leases` an ID has one holder, is below the bound, and is not lost. In the structures no
-//! addition is lost, and no element is had twice or never. After `churn` no ended thread is a
+//! addition is lost, and no element is lost or handed out twice. After `churn` no ended thread is a
 //! member. In the child of a fork only the IDs of the forking thread are taken.
 //!
-//! Meanwhile a `storm` sends signals and moves threads between CPUs.
+//! During all of them a `storm` sends signals and moves threads between CPUs.
 
 mod scenarios;
 mod source;

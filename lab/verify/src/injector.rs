@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How often threads are interrupted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preemption {
-    /// Never, beyond what the operating system does.
+    /// Only by the operating system.
     Off,
     /// Now and then.
     Light,
@@ -15,7 +15,7 @@ pub enum Preemption {
     Heavy,
 }
 
-/// Every level, with its name on the command line.
+/// The levels, with their names on the command line.
 pub const LEVELS: [(&str, Preemption); 3] = [
     ("off", Preemption::Off),
     ("light", Preemption::Light),
@@ -27,18 +27,19 @@ pub const LEVELS: [(&str, Preemption); 3] = [
 pub struct Injector {
     /// Something happens at one point in `rarity`; 0 = at none.
     rarity: u64,
-    /// Of 256 lots, those below these bounds are a long sleep, a short one, a yield; others spin.
+    /// A number drawn below 256 decides: if it is below the first bound, the thread sleeps for
+    /// long, below the second it sleeps shortly, below the third it yields; otherwise it spins.
     kinds: [u64; 3],
     random: Random,
 }
 
 /// For threads that pass many points, each of which costs time.
 const MOSTLY_SHORT: [u64; 3] = [1, 4, 64];
-/// For threads that pass few points, so that others get something done meanwhile.
+/// For threads that pass few points: long enough that other threads get something done.
 const MOSTLY_LONG: [u64; 3] = [4, 96, 192];
 
 impl Injector {
-    /// An injector of interruptions as `random` decides.
+    /// An injector for the points of a scenario.
     pub fn new(level: Preemption, random: Random) -> Self {
         Injector {
             rarity: [0, 32, 2][level as usize],
@@ -71,7 +72,7 @@ impl Injector {
     }
 }
 
-/// Wastes about `n` times a few nanoseconds.
+/// Spins for about `n` times a few nanoseconds.
 pub fn spin(n: u64) {
     for _ in 0..n {
         std::hint::spin_loop();

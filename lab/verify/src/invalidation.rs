@@ -1,5 +1,5 @@
-//! Domains of delayed invalidation for the torture: the library's by every backend, and broken
-//! ones.
+//! Domains of delayed invalidation for the torture: the library's domain with each backend, and
+//! broken ones.
 
 /// Defects, as the library's own tests have them.
 #[path = "../../../lib/invalidation/tests/defects/mod.rs"]
@@ -18,8 +18,8 @@ use std::sync::Mutex;
 use std::thread::ThreadId;
 use torture::torture;
 
-/// No thread waits: the defect that the oracle of [`pages`](kinlock_measure::workloads::pages) is
-/// there to catch.
+/// A domain in which no thread waits: the defect that the oracle of
+/// [`pages`](kinlock_measure::workloads::pages) is meant to catch.
 struct NoWait;
 
 impl Protection for NoWait {
@@ -38,7 +38,7 @@ struct Configured;
 
 impl Config for Configured {}
 
-/// The sound backend that broken ones are made from.
+/// The sound backend that the broken ones wrap.
 fn slots() -> Slots<Native> {
     Slots::new(0)
 }
@@ -49,7 +49,7 @@ type Places = Box<[Place<Native, Slot>]>;
 /// A broken domain: a [defect](defects) around the sound one.
 struct Broken<B: RawBackend<Native, Link = Slot>> {
     domain: Domain<Native, Configured, B, Places>,
-    /// The thread that has each place.
+    /// For each place, the thread that has it.
     places: Mutex<Vec<ThreadId>>,
 }
 
@@ -109,11 +109,12 @@ pub struct Specimen {
     pub name: &'static str,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    /// Tortures it, by [`pages`](kinlock_measure::workloads::pages) or by generations.
+    /// Tortures the domain: `pages` by [`pages`](kinlock_measure::workloads::pages), otherwise by
+    /// generations.
     torture: fn(&Context, pages: bool) -> Findings,
 }
 
-/// All of them.
+/// All domains that are tortured.
 pub static ALL: &[Specimen] = &[
     specimen("locked", None, |context, pages| {
         torture(Ours::new(Backend::Locked), pages, context)

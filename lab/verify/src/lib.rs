@@ -4,9 +4,9 @@
 //! forks. Each yields **checks** of a few [properties](report::Property).
 //!
 //! Three parts use real threads: [`scenarios`] for locks, [`ids`], [`invalidation`].
-//! Each runs within a given time. One seed decides what each thread does, not how threads
+//! Each runs within a given time. A seed decides what each thread does, but not how threads
 //! interleave. [`explore`] looks for failing schedules on the simulated machine instead. What
-//! threads do with locks is written once for both, in `play`.
+//! threads do with locks is written once for both kinds of machines, in `play`.
 //!
 //! The modules, each of which uses only those above it:
 //!

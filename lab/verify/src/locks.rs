@@ -29,8 +29,9 @@ impl LockConfig for Strict {
     }
 }
 
-/// Of the mutex and the reader-writer lock. Many trials, since few waits follow each other at one
-/// lock. Many hand-off requests, too, which are made and withdrawn at once.
+/// The configuration of the mutex and the reader-writer lock. It makes many trials, because few
+/// waits follow each other at one lock, and many hand-off requests that are made and withdrawn at
+/// once.
 #[derive(Clone, Copy, Debug)]
 struct Eager;
 
@@ -52,17 +53,17 @@ pub struct Specimen {
     /// Its name on the command line and in reports.
     pub name: &'static str,
     pub(crate) new: fn() -> AnyTarget,
-    /// Makes one that believes in as many locality domains as threads name, and can be held up
-    /// inside.
+    /// Makes a lock on the pretended machine: threads choose their locality domain, and can be held
+    /// up inside the algorithm.
     pub(crate) new_pretended: fn() -> AnyTarget,
-    /// Whether it is sure to reorder its queue, as things are configured.
+    /// Whether the lock is sure to reorder its queue in the present configuration.
     pub(crate) reorders: fn() -> bool,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    /// What else can be done with it, or is all that is done with it.
+    /// What threads do with the lock, apart from what any lock allows.
     pub(crate) plays: Plays,
-    /// Makes one with condition variables, if it has any: as users have them, and one that can be
-    /// held up inside.
+    /// Makes a lock with a condition variable, if this kind has one: as users have it, and on the
+    /// pretended machine.
     pub(crate) condvar: Option<[fn() -> AnyTarget; 2]>,
 }
 
@@ -134,7 +135,7 @@ fn set<P: Platform>() -> AnyTarget {
     Box::new(Set::<P, Eager>::default())
 }
 
-/// With the layout for memory that may be freed early.
+/// A mutex with the layout for memory that may be freed early.
 fn joined_mutex() -> AnyTarget {
     Box::new(QueuedMutex::<Pretend, Eager, Joined<Pretend>>::new())
 }

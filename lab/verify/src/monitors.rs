@@ -1,4 +1,4 @@
-//! Locks with condition variables, under test: as users have them, and in other configurations.
+//! Locks with condition variables for tests: as users have them, and in other configurations.
 //!
 //! # Invariants
 //!
@@ -51,7 +51,7 @@ impl Meeting for UserMonitor {
             _ => {
                 let moment = SystemTime::now() + span;
                 let result = condvar.wait_until_system(&mut guard, moment);
-                // The time of day may have been set forward: then this wait ended for no reason.
+                // If the time of day was set forward, this counts as a spurious wake-up.
                 let is_early = SystemTime::now() < moment;
                 result.timed_out() && (is_early || Native::now() >= until)
             }
@@ -76,7 +76,7 @@ pub(crate) struct Pair<P: Platform, M: LockConfig> {
     condvar: QueuedCondvar<P, Requeueing>,
 }
 
-/// So that a few waiters are enough for a broadcast to move some to the mutex.
+/// With this configuration a broadcast moves waiters to the mutex even if there are only a few.
 #[derive(Clone, Copy, Debug)]
 struct Requeueing;
 

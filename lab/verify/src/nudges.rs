@@ -1,5 +1,4 @@
-//! Signals that do nothing but interrupt: a thread is held up anywhere, and a sleep in the kernel
-//! may end for no reason.
+//! Signals that only interrupt: they hold a thread up anywhere, and may end a sleep in the kernel.
 //!
 //! # Invariants
 //!
@@ -26,7 +25,8 @@ pub(crate) struct Nudges {
 }
 
 impl Nudges {
-    /// Installs the handler. Without `SA_RESTART` sleeps end, which mends a lost wake-up.
+    /// Installs the handler. Without `SA_RESTART` in `flags` a signal ends a sleep, which hides a
+    /// lost wake-up.
     pub(crate) fn start(seed: u64, linger: u64, flags: i32) -> Self {
         LINGER.store(linger, Relaxed);
         // SAFETY: invariant 1.
@@ -38,7 +38,7 @@ impl Nudges {
         }
     }
 
-    /// Sends some to threads at random.
+    /// Sends a burst of signals to threads drawn at random.
     pub(crate) fn send(&mut self, crew: &Crew) {
         for _ in 0..BURST {
             self.sent += u64::from(crew.interrupt(&mut self.random, number()));

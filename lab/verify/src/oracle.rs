@@ -1,4 +1,4 @@
-//! The state that a lock under test protects. It shows if two threads are ever inside at once.
+//! The state that a lock under test protects. It shows whether two threads were inside at once.
 //!
 //! Everything here is async-signal-safe: signal handlers enter critical sections, too.
 
@@ -9,8 +9,8 @@ const WORDS: usize = 6;
 
 /// Some words that are all equal whenever no thread is inside, and the name of the thread inside.
 ///
-/// They are updated by plain loads and stores, far enough apart in time for a second thread to step
-/// in between. So a lock that lets two threads in loses updates.
+/// The words are updated by separate loads and stores, far enough apart in time for a second thread
+/// to come in between. So a lock that lets two threads in loses updates.
 #[derive(Debug, Default)]
 pub struct SharedState {
     /// The thread inside; 0 = none.
@@ -39,7 +39,8 @@ impl SharedState {
     }
 
     /// What a thread does while it holds the lock: checks and changes everything. `me` must differ
-    /// between threads and not be 0; `pause` is called where an interruption hurts most.
+    /// between threads and not be 0. `pause` is called where an interruption is most likely to show
+    /// a violation.
     pub fn section(&self, me: u32, mut pause: impl FnMut()) {
         let before = self.holder.load(Relaxed);
         if before != 0 {

@@ -1,4 +1,4 @@
-//! A torture run: one step after the other, each with its share of the time.
+//! A torture run: a sequence of steps, each with its share of the time.
 
 use crate::crew::Orders;
 use crate::injector::Preemption;
@@ -13,9 +13,10 @@ pub const PATIENCE: u64 = 10;
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// For one specimen, all scenarios together. A scenario that needs a minimum may take longer.
+    /// The time for all scenarios of one specimen together. A scenario that needs a minimum may
+    /// take longer.
     pub time: Duration,
-    /// Thread counts. The first is used where a scenario does not go through all of them.
+    /// The thread counts. Scenarios that do not go through all of them use the first.
     pub threads: Vec<usize>,
     /// Numbers of locality domains to pretend, for locks.
     pub domains: Vec<usize>,
@@ -23,7 +24,7 @@ pub struct Settings {
     pub preemption: Preemption,
     /// After this time a wait counts as endless.
     pub hang: Duration,
-    /// Decides everything random.
+    /// The seed of all random choices.
     pub seed: u64,
     /// The names of the scenarios to run.
     pub scenarios: Vec<&'static str>,
@@ -31,11 +32,12 @@ pub struct Settings {
 
 /// Something that can be tortured.
 pub trait Tortured: Named {
-    /// Tortures it. `progress` is told each step's name before it starts.
+    /// Tortures the specimen. `progress` is told each step's name before the step starts.
     ///
-    /// After a step that leaves threads hanging no further step is run, since those threads would
-    /// disturb it. A specimen that is broken on purpose is done after the first step in which a
-    /// check [shows](Property::shows) its defect, or after all steps [`PATIENCE`] times.
+    /// After a step that leaves threads hanging no further step is run, because those threads would
+    /// disturb it. The torture of a specimen that is broken on purpose ends with the first step in
+    /// which a check [shows](Property::shows) the defect, or after all steps have run [`PATIENCE`]
+    /// times.
     fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report;
 }
 
@@ -46,7 +48,7 @@ pub struct Scenario<S: 'static> {
     pub name: &'static str,
     /// Its share of the time, relative to the shares of the other scenarios.
     pub(crate) weight: u32,
-    /// Whether it says anything about a specimen.
+    /// Whether the scenario makes sense for a specimen.
     pub fits: fn(&S) -> bool,
     pub(crate) run: fn(&Context<S>) -> Findings,
 }
@@ -67,7 +69,7 @@ pub(crate) const fn scenario<S>(
 
 /// A scenario with its parameters.
 pub(crate) struct Step<S> {
-    /// Unique among the steps.
+    /// The step's name, unique among the steps.
     pub label: String,
     /// Its share of the time, relative to the shares of the other steps.
     pub weight: u32,
@@ -83,7 +85,7 @@ pub(crate) struct Context<S> {
     pub preemption: Preemption,
 }
 
-/// Plays all steps, as [`Tortured::torture`] says.
+/// Runs all steps, as [`Tortured::torture`] says.
 pub(crate) fn run<S: Named>(
     specimen: S,
     settings: &Settings,
@@ -129,7 +131,7 @@ pub(crate) fn run<S: Named>(
     report
 }
 
-/// Whether a check has shown a defect that violates `meant`, and which did.
+/// Judges whether a check has shown the defect, which is meant to violate `meant`, and names it.
 pub(crate) fn judge_catch(specimen: &str, meant: Property, checks: &[Check]) -> Check {
     let mut failed = checks.iter().filter(|check| !check.passed);
     let by = failed.clone().find(|check| check.property.shows(meant));
@@ -145,7 +147,7 @@ pub(crate) fn judge_catch(specimen: &str, meant: Property, checks: &[Check]) -> 
     Check::new(specimen, Property::Catch, by.is_some(), detail)
 }
 
-/// Unique within a report.
+/// The name of a step, unique within a report.
 fn step_name(specimen: &str, label: &str, round: u64) -> String {
     match round {
         0 => format!("{specimen}/{label}"),

@@ -1,6 +1,6 @@
 //! What threads do with a lock, for torture and for the explorer: operations and what is demanded
-//! of them. Each brings a [`World`] of its own, in which threads draw lots, take time and touch the
-//! data behind the lock.
+//! of them. Torture and the explorer each bring a [`World`], in which threads draw random numbers,
+//! take time and touch the data behind the lock.
 //!
 //! | a target with | one round of a thread |
 //! | --- | --- |
@@ -9,7 +9,7 @@
 //! | readers | sets the bias, reads, also twice, writes, down- and upgrades, in every way to wait |
 //! | functions | wants the round's function to have run once |
 //!
-//! *Sends*: what one thread has taken another one releases, sometimes.
+//! *Sends*: sometimes another thread releases the lock than the one that took it.
 //!
 //! # Invariants
 //!
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 pub(crate) enum Plays {
     /// Any lock.
     Lock,
-    /// Also reading.
+    /// Also reading and upgrading.
     Readers,
     /// Tokens around a condition variable.
     Tokens,
@@ -44,7 +44,7 @@ pub(crate) trait World {
     fn now(&self) -> u64;
     /// Whether this round is played.
     fn goes_on(&self, round: u32) -> bool;
-    /// Time passes, by lot.
+    /// Lets a random time pass.
     fn pause(&self);
     /// Changes the data behind the lock, and takes a while.
     fn section(&self);
@@ -53,20 +53,20 @@ pub(crate) trait World {
     /// Notes a violation unless the property `holds`.
     fn demand(&self, property: Property, holds: bool, what: impl FnOnce() -> String);
 
-    /// Something happens that the thread may wait in.
+    /// Runs `act`, in which the thread may wait.
     fn operation(&self, act: impl FnOnce()) {
         act();
     }
 
-    /// Takes the lock, and however long that takes.
+    /// Takes the lock, however long that takes.
     fn wait_in_line(&self, lock: &dyn Algorithm) {
         lock.lock();
     }
 
-    /// Says what comes next.
+    /// Notes in the trace what the thread does next.
     fn say(&self, _what: &'static str) {}
 
-    /// Something has happened that a scenario may be there for.
+    /// Counts an event that a scenario may be meant to reach.
     fn count(&self, _what: Count) {}
 }
 
@@ -77,9 +77,9 @@ pub(crate) enum Count {
     Section,
     /// The data were read.
     Look,
-    /// A wait with a time limit was in time.
+    /// A wait with a time limit succeeded in time.
     Timely,
-    /// It was not.
+    /// A wait ended by its time limit.
     Timeout,
     /// A thread has released what another one has taken.
     Received,
@@ -100,7 +100,8 @@ const SENT_READ: usize = 0;
 const SENT_UPGRADABLE: usize = 1;
 const SENT_WRITE: usize = 2;
 
-/// Whether a single thread has the whole time another use of a reader-writer lock than all others.
+/// A play in which one thread uses a reader-writer lock in one way, and all others in the other
+/// way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flood {
     /// One writes, the others read.
@@ -116,18 +117,18 @@ pub(crate) struct Play {
     timed: bool,
     sends: bool,
     flood: Option<Flood>,
-    /// Given and not yet taken. With the lock.
+    /// How many tokens are given and not yet taken. Protected by the lock.
     tokens: AtomicUsize,
     /// How often the readers of a flood have read.
     reads: AtomicU32,
-    /// How many read guards, upgradable ones and write guards have been sent and not yet received.
+    /// How many read guards, upgradable guards and write guards are sent and not yet received.
     sent: [AtomicU32; 3],
-    /// The rounds whose function has begun, and has returned, one per bit.
+    /// One bit per round: whether the function of the round has begun, and whether it has returned.
     functions: [AtomicU64; 2],
 }
 
 impl Play {
-    /// `timed`: threads do not only wait for as long as it takes. `sends`: threads release what
+    /// `timed`: threads also try once, and wait with time limits. `sends`: threads release what
     /// other threads have taken.
     pub(crate) fn new(threads: usize, timed: bool, sends: bool, flood: Option<Flood>) -> Self {
         Play {
@@ -154,7 +155,7 @@ impl Play {
             round += 1;
         }
         if self.sends {
-            // A guard that is not released is found here.
+            // A guard that nobody released would make this hang.
             world.operation(|| {
                 while part.receive(target) {}
                 lock.lock();
@@ -173,7 +174,7 @@ struct Part<'a, W> {
 
 impl<W: World> Part<'_, W> {
     fn round(&self, target: &dyn Target, round: u32) {
-        // Before it waits itself: all other threads may wait already.
+        // Before this thread waits: all other threads may wait for these guards already.
         while self.play.sends && self.receive(target) {}
         if let Some(meeting) = target.meeting() {
             self.meet(meeting);
@@ -207,12 +208,12 @@ impl<W: World> Part<'_, W> {
         }
     }
 
-    /// From no time at all to longer than any queue takes.
+    /// A deadline between now and a time by which any queue is through.
     fn soon(&self) -> u64 {
         self.world.now() + (1 << (self.world.random() % 22))
     }
 
-    /// Whether a wait up to `deadline` has succeeded.
+    /// Judges a wait that ended, `succeeded` or not, with this deadline. Returns `succeeded`.
     fn in_time(&self, succeeded: bool, deadline: u64) -> bool {
         let world = self.world;
         if !succeeded {
@@ -253,7 +254,8 @@ impl<W: World> Part<'_, W> {
 
     // ---- guards that are sent ------------------------------------------------------------------
 
-    /// Lets another thread release the lock, sometimes. It was taken in this way.
+    /// Sometimes lets another thread release the lock, which was taken as `kind` says. Returns
+    /// whether it does.
     fn sends(&self, kind: usize) -> bool {
         let sends = self.play.sends && self.world.random() % 2 == 0;
         if sends {
@@ -323,7 +325,7 @@ impl<W: World> Part<'_, W> {
             7 if lock.try_read(false) => self.end_read(lock),
             8 if held(lock.read_until(deadline, true)) => {
                 self.look();
-                // Whatever waits, a thread that reads may read again.
+                // Even if a writer waits, a thread that reads may read again.
                 let again = lock.try_read(true);
                 self.world.demand(Property::Contract, again, || {
                     let me = self.world.me();
@@ -363,7 +365,7 @@ impl<W: World> Part<'_, W> {
     fn end_read(&self, lock: &dyn ReadWrite) {
         self.look();
         if self.sends(SENT_READ) {
-            // While another thread may be looking for the reader that it is to release.
+            // Reads again while another thread may be looking for the reader that it is to release.
             lock.read_until(NEVER, true);
             self.look();
         }
@@ -389,16 +391,17 @@ impl<W: World> Part<'_, W> {
 
     // ---- condition variables -------------------------------------------------------------------
 
-    /// One round of threads that wait for each other. By number: every second one gives tokens,
-    /// every fourth takes one, and the others take one with a time limit and give it back. There
-    /// are as many tokens as needed, so a lost notification leaves a thread asleep for good.
+    /// One round of threads that wait for each other. The thread's number decides: half of the
+    /// threads give tokens, a quarter take one, and the others take one with a time limit and give
+    /// it back. There are exactly as many tokens as needed, so a thread whose notification is lost
+    /// sleeps forever.
     fn meet(&self, meeting: &dyn Meeting) {
         let (me, threads) = (self.world.me(), self.play.threads);
         match me % 4 {
             0 | 2 => {
                 let givers = threads.div_ceil(2);
                 let takers = (threads + 2) / 4;
-                // The takers are dealt out to the givers.
+                // Together the givers give one token to each taker.
                 self.give((takers + givers - 1 - me / 2) / givers, meeting);
             }
             1 => {
@@ -433,14 +436,15 @@ impl<W: World> Part<'_, W> {
         }
     }
 
-    /// `false`: the time was up.
+    /// Takes a token. `false`: the time was up.
     fn take(&self, deadline: u64, meeting: &dyn Meeting) -> bool {
         self.lock.lock();
         let mut taken = true;
         while taken && self.play.tokens.load(Relaxed) == 0 {
             self.world.say("waits for a token");
-            // It does not look again when the time is up: if it has swallowed a notification,
-            // another thread misses that.
+            // When the time is up, the thread does not look for a token again: if the wait has
+            // consumed a notification nevertheless, another thread misses it, which shows the
+            // defect.
             // SAFETY: invariant 2.
             taken = self.in_time(unsafe { meeting.wait(deadline) }, deadline);
         }
@@ -455,7 +459,7 @@ impl<W: World> Part<'_, W> {
 
     // ---- functions -----------------------------------------------------------------------------
 
-    /// One round of threads that want a function to have run, of which there is one per round.
+    /// One round of threads that want the function of this round to have run.
     fn run_once(&self, round: usize, running: &dyn Runs) {
         let (me, world) = (self.world.me(), self.world);
         let [begun, returned] = &self.play.functions;

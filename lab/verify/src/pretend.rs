@@ -1,9 +1,9 @@
 //! The real machine, but with as many locality domains as a test wants, however few CPUs there are.
 //!
-//! Everything is [`Native`]'s but the domain, the tables of waiters and of readers, and two things
-//! that a thread can ask for. It can be held up inside algorithms: where they call the kernel,
-//! spin, count an event or look at the table of readers, because there they rely on what they have
-//! just read. It can be told whether the machine is oversubscribed.
+//! The platform is [`Native`], except for the domain, the tables of waiters and of readers, and two
+//! things that a thread can ask for. First, it can be held up inside algorithms: where they call
+//! the kernel, spin, count an event or look at the table of readers, because there they rely on
+//! what they have just read. Second, it can be told whether the machine is oversubscribed.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -21,7 +21,7 @@ use kinlock_linux::Native;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// Threads that can wait at a time; one more takes the path for threads without a slot.
+/// How many threads can wait at a time. Further threads take the path for threads without a slot.
 const SLOTS: usize = 1024;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,22 +35,23 @@ thread_local! {
     static SLOT: KeptSlot = const { KeptSlot(Cell::new(0)) };
 }
 
-/// Makes the calling thread believe that it runs in `domain`.
+/// From now on the platform says that the calling thread runs in `domain`.
 pub(crate) fn set_domain(domain: u16) {
     DOMAIN.set(domain);
 }
 
-/// Makes the calling thread believe that there are more threads than CPUs, or not.
+/// From now on the platform tells the calling thread that the machine is oversubscribed, or that it
+/// is not.
 pub(crate) fn set_oversubscribed(oversubscribed: bool) {
     OVERSUBSCRIBED.set(Some(oversubscribed));
 }
 
-/// Has the calling thread held up inside algorithms from now on.
+/// From now on `injector` holds the calling thread up inside algorithms.
 pub(crate) fn hold_up(injector: Injector) {
     INJECTOR.set(Some(injector));
 }
 
-/// A point inside an algorithm. A signal handler that interrupts it is not held up.
+/// A point inside an algorithm. A signal handler that interrupts the injector is not held up.
 fn point() {
     if let Some(mut injector) = INJECTOR.take() {
         injector.point();
@@ -58,7 +59,7 @@ fn point() {
     }
 }
 
-/// Gives the slot back when the thread ends.
+/// A thread's slot, which is given back when the thread ends.
 struct KeptSlot(Cell<u16>);
 
 impl Drop for KeptSlot {
@@ -86,8 +87,8 @@ impl Atomics for Pretend {
     type AtomicU64 = AtomicU64;
 }
 
-/// Functions of a part that are [`Native`]'s, with no point, one before, or one before and one
-/// after.
+/// Functions that call [`Native`]: plainly, with a point before the call, or with a point before
+/// and one after it.
 macro_rules! native {
     ($(
         $points:ident $part:ident::$name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;

@@ -14,14 +14,15 @@ pub enum Property {
     Progress,
     /// The calls did what they promise.
     Contract,
-    /// The scenario reached the situations it is there for.
+    /// The scenario reached the situations that it is meant to reach.
     Reach,
-    /// A specimen that is broken on purpose failed a check that [shows](Property::shows) it.
+    /// A specimen that is broken on purpose failed a check that [shows](Property::shows) the
+    /// defect.
     Catch,
 }
 
 impl Check {
-    /// A check of `of`: a lock, or one of its scenarios.
+    /// A check of `of`, which names a lock or one of its scenarios.
     pub fn new(of: &str, property: Property, passed: bool, detail: String) -> Self {
         Check {
             name: format!("{of}/{}", property.name()),
@@ -35,9 +36,9 @@ impl Check {
 impl Property {
     /// Whether a failure of this check shows a defect that violates `broken`.
     ///
-    /// What is seen first depends on how threads meet: a lock that lets two threads in may lose a
-    /// waiter before anybody sees two inside, and a waiter that is starved cannot be told from one
-    /// that is lost. But nothing unsafe follows from a lost wake-up.
+    /// How threads meet decides which check fails first: a lock that lets two threads in may lose a
+    /// waiter before any check sees two threads inside, and a starved waiter cannot be told from a
+    /// lost one. A lost wake-up, however, never causes two threads to be inside.
     pub fn shows(self, broken: Property) -> bool {
         use Property::{Catch, Completion, Contract, Exclusion, Progress, Reach};
         match (self, broken) {
@@ -66,7 +67,7 @@ impl Property {
 pub struct Check {
     /// `lock/scenario/property`, unique within a report.
     pub name: String,
-    /// What it is about.
+    /// The property that was checked.
     pub property: Property,
     /// The verdict.
     pub passed: bool,
@@ -77,19 +78,19 @@ pub struct Check {
 /// Acquisitions per thread, over the threads that lived as long as their scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerThread {
-    /// The smallest.
+    /// The smallest number of a thread.
     pub min: u64,
-    /// The largest.
+    /// The largest number of a thread.
     pub max: u64,
-    /// The mean.
+    /// The mean over the threads.
     pub mean: f64,
-    /// How many threads that are.
+    /// The number of threads.
     #[serde(default)]
     pub threads: u64,
 }
 
 impl PerThread {
-    /// Over these threads; all zero if there are none.
+    /// The numbers over these threads; all zero if there are none.
     pub fn of(acquisitions: &[u64]) -> Self {
         let threads = acquisitions.len() as u64;
         PerThread {
@@ -100,7 +101,7 @@ impl PerThread {
         }
     }
 
-    /// Over the threads of both.
+    /// The numbers over the threads of both.
     pub fn merge(self, other: Self) -> Self {
         if self.threads == 0 || other.threads == 0 {
             return if self.threads == 0 { other } else { self };
@@ -133,12 +134,12 @@ pub struct Report {
     pub passed: bool,
     /// All checks, in the order in which they were made.
     pub checks: Vec<Check>,
-    /// Over all scenarios.
+    /// Acquisitions per thread over all scenarios.
     pub per_thread: PerThread,
 }
 
 impl Report {
-    /// The report on nothing: passed.
+    /// A report without checks, which has passed.
     pub fn new() -> Self {
         Report {
             passed: true,
@@ -167,17 +168,17 @@ impl Report {
     }
 }
 
-/// Details in either case.
+/// `Ok`: passed, `Err`: failed; in both cases with the details.
 pub type Verdict = Result<String, String>;
 
 /// The outcome of one scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// By property.
+    /// The verdicts, each with its property.
     pub verdicts: Vec<(Property, Verdict)>,
     /// Acquisitions of each thread that lived as long as the scenario.
     pub operations: Vec<u64>,
-    /// Whether threads had to be left behind.
+    /// Whether threads hung and had to be left behind.
     pub left_threads: bool,
 }
 
@@ -188,7 +189,7 @@ impl Findings {
         self
     }
 
-    /// Adds whether a property holds.
+    /// Adds the verdict on whether a property `holds`.
     pub fn judge(self, property: Property, holds: bool, detail: String) -> Self {
         self.with(property, if holds { Ok(detail) } else { Err(detail) })
     }

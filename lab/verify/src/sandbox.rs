@@ -1,12 +1,12 @@
 //! A sandbox that refuses a system call: `membarrier` or `rseq`, as some container runtimes do, or
-//! `futex`, as a runtime does that forgot it.
+//! `futex`, as a runtime does if its list of allowed calls lacks it.
 //!
 //! # Invariants
 //!
 //! 1. The kernel copies the filter during the call, from a live slice.
 //! 2. `prctl` and `seccomp` with these operations take numbers and that pointer only.
 
-/// From now on `membarrier` fails with EPERM in this process and in those that it starts.
+/// From now on `membarrier` fails with EPERM in this process and in the processes that it starts.
 /// Async-signal-safe; allocates only for an error.
 ///
 /// # Errors
@@ -61,7 +61,7 @@ fn refuse(name: &str, _: u32) -> Result<(), String> {
 pub mod filter {
     use std::io;
 
-    /// The kernel's name of the architecture whose call numbers are meant.
+    /// The kernel's number of the architecture, which decides what the call numbers mean.
     #[cfg(target_arch = "x86_64")]
     pub(super) const ARCHITECTURE: u32 = 0xc000_003e;
     #[cfg(target_arch = "aarch64")]
@@ -98,17 +98,17 @@ pub mod filter {
         }
     }
 
-    /// Loads what stands at this offset.
+    /// Loads the word at this offset.
     pub fn load(at: u32) -> libc::sock_filter {
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, at)
     }
 
-    /// Skips steps unless this was loaded.
+    /// Skips `steps` unless the loaded word is `value`.
     pub fn skip_unless(value: u32, steps: u8) -> libc::sock_filter {
         step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, steps, value)
     }
 
-    /// Ends with this verdict.
+    /// Ends the filter with this verdict.
     pub fn end(verdict: u32) -> libc::sock_filter {
         step(libc::BPF_RET | libc::BPF_K, 0, verdict)
     }

@@ -21,7 +21,8 @@ pub fn real_time(number: i32) -> i32 {
     libc::SIGRTMIN() + number
 }
 
-/// Installs `handler` for `signal`, for good; the signals in `masked` are blocked while it runs.
+/// Installs `handler` for `signal`, and never removes it. The signals in `masked` are blocked while
+/// the handler runs.
 ///
 /// # Panics
 ///
@@ -56,7 +57,7 @@ pub fn own_tid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Sends a signal to a thread of this process. Returns whether that worked.
+/// Sends a signal to a thread of this process. Returns whether the kernel accepted it.
 pub fn send(tid: i32, signal: i32) -> bool {
     // SAFETY: invariant 2.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) == 0 }

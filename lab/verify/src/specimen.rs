@@ -1,16 +1,16 @@
-//! Things that are checked have names, and some are broken on purpose.
+//! The things that are checked: they have names, and some are broken on purpose.
 
 use crate::report::Property;
 
-/// The name that stands for all that are broken on purpose.
+/// The name that stands for all specimens that are broken on purpose.
 pub const BUSTED: &str = "busted";
 
-/// Something that is checked, of one kind.
+/// A kind of things that are checked.
 pub trait Named: Copy + 'static {
     /// What a thing of this kind is called.
     const KIND: &'static str;
-    /// All of this kind. Their list is a `static`, so that a crate that names it does not compile
-    /// them again.
+    /// All things of this kind. The list is a `static`, so that a crate that names it does not
+    /// compile them again.
     fn all() -> &'static [Self];
 
     /// Its name on the command line and in reports.
@@ -20,13 +20,14 @@ pub trait Named: Copy + 'static {
     fn defect(&self) -> Option<Property>;
 }
 
-/// Those meant by `name`: one, or all that are broken on purpose. Empty if there is none.
+/// The specimens that `name` stands for: one, or all that are broken on purpose. Empty if there is
+/// none.
 pub fn by_name<S: Named>(name: &str) -> Vec<S> {
     let wanted = |one: &&S| one.name() == name || name == BUSTED && one.defect().is_some();
     S::all().iter().filter(wanted).copied().collect()
 }
 
-/// For a type with the fields `name` and `defect`.
+/// Implements [`Named`] for a type with the fields `name` and `defect`.
 macro_rules! named {
     ($specimen:ty, $kind:literal, $all:expr) => {
         impl $crate::specimen::Named for $specimen {

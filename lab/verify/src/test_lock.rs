@@ -1,4 +1,4 @@
-//! What the checks need of a lock.
+//! What the checks need from a lock.
 //!
 //! # Invariants
 //!
@@ -14,15 +14,15 @@ use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
 use kinlock_linux::Native;
 use std::time::Duration;
 
-/// A lock on any platform and in any configuration. Scenarios use it through a trait object: the
-/// slower call hides no defect.
+/// A lock on any platform and in any configuration. Scenarios use it through a trait object; the
+/// slower calls hide no defect.
 pub trait Algorithm {
     fn lock(&self);
     fn try_lock(&self) -> bool;
-    /// Gives up at this moment of the clock of its platform, in nanoseconds.
+    /// Waits up to this moment of the platform's clock, in nanoseconds.
     fn lock_until(&self, deadline: u64) -> bool;
     unsafe fn unlock(&self);
-    /// Whether a thread waits for it, where that can be asked.
+    /// Whether a thread waits for the lock, if the lock can tell; otherwise `false`.
     fn is_contended(&self) -> bool;
 
     /// As [`lock_until`](Self::lock_until), on a platform with the clock of [`Native`].
@@ -31,11 +31,11 @@ pub trait Algorithm {
     }
 }
 
-/// What a scenario is played with: a lock, and what is beside it.
+/// What a scenario is played with: a lock, and what is used together with it.
 pub trait Target {
     fn lock(&self) -> &dyn Algorithm;
 
-    /// The condition variable beside it.
+    /// The condition variable that is used with the lock.
     fn meeting(&self) -> Option<&dyn Meeting> {
         None
     }
@@ -45,15 +45,15 @@ pub trait Target {
         None
     }
 
-    /// What runs functions once, beside it.
+    /// What runs functions once, if the target has that.
     fn running(&self) -> Option<&dyn Runs> {
         None
     }
 
-    /// Whether no thread holds the lock or waits for it, and nothing is left of those that did. The
-    /// fast path succeeds only if no bit of the word is set; what it takes is not given back.
-    /// Beside a condition variable a flag for sleepers may be left behind, because a thread that
-    /// has slept owes it.
+    /// Whether no thread holds the lock or waits for it, and nothing is left behind. Takes the lock
+    /// if it is at rest, and does not release it: the fast path succeeds only if no bit of the word
+    /// is set. With a condition variable the flag for sleepers may stay set, because a thread that
+    /// has slept has to set it.
     fn is_at_rest(&self) -> bool {
         let lock = self.lock();
         (self.meeting().is_some() || !lock.is_contended()) && lock.try_lock()
@@ -63,7 +63,7 @@ pub trait Target {
 /// A target for real threads.
 pub type AnyTarget = Box<dyn Target + Send + Sync>;
 
-/// The locks of users, by their public functions.
+/// The locks as users have them, by their public functions.
 macro_rules! users {
     ($($lock:ty)*) => {$(
         impl Algorithm for $lock {
@@ -140,7 +140,7 @@ algorithm!(QueuedMutex<P, C, L>, LockConfig, Layout<P>);
 pub trait ReadWrite: Algorithm {
     /// Lets readers announce themselves from now on, if nobody holds the lock.
     fn set_biased(&self);
-    /// `passing`: also when a writer waits.
+    /// `passing`: reads even if a writer waits.
     fn read_until(&self, deadline: u64, passing: bool) -> bool;
     fn try_read(&self, passing: bool) -> bool;
     unsafe fn unlock_read(&self);
@@ -225,9 +225,9 @@ impl<P: Platform, C: LockConfig> Target for QueuedRwLock<P, C> {
 
 /// A condition variable with its lock.
 pub trait Meeting {
-    /// Releases the lock, waits for a notification up to this moment of its clock, and takes the
-    /// lock again. The caller has to hold it. `false`: the time was up, and no notification was
-    /// taken.
+    /// Releases the lock, waits for a notification up to this moment of the platform's clock, and
+    /// takes the lock again. The caller has to hold the lock. `false`: the time was up, and the
+    /// wait consumed no notification.
     unsafe fn wait(&self, until: u64) -> bool;
     fn notify_one(&self);
     fn notify_all(&self);
@@ -242,7 +242,7 @@ pub trait Runs {
 /// How many functions a set can run once each.
 pub(crate) const ONCES: usize = 16;
 
-/// What runs functions once, beside a mutex.
+/// What runs functions once, with a mutex.
 #[derive(Debug)]
 pub(crate) struct Set<P: Platform, M: LockConfig> {
     mutex: QueuedMutex<P, M>,

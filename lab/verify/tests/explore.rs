@@ -4,9 +4,9 @@
 use kinlock_verify::explore::{self, Explored, Settings, Subject, ids, invalidation, locks};
 use kinlock_verify::{BUSTED, by_name};
 
-/// A fraction of what CI plays; enough to reach every part of the queue.
+/// A fraction of the schedules that CI plays, but enough to reach every part of the queue.
 const SCHEDULES: u64 = 2000;
-/// A broken one is done when it is caught.
+/// Enough schedules to catch every broken subject. The exploration ends when it is caught.
 const ENOUGH: u64 = 200_000;
 
 fn explore<S: Subject>(one: &S) -> Explored<S> {
@@ -35,7 +35,7 @@ fn sound_ones_pass<S: Subject>() {
     }
 }
 
-/// And the replay fails again.
+/// All broken subjects are caught, and the replay of the failure fails again.
 fn all_broken_are_caught<S: Subject>(count: usize) {
     let broken = by_name::<S>(BUSTED);
     assert_eq!(broken.len(), count);
@@ -84,7 +84,7 @@ mod deep {
     }
 }
 
-/// The first failure that is found, as text.
+/// The failure that is found, as text.
 fn found<S: Subject>(name: &str, threads: Option<usize>, host_threads: usize) -> String {
     let settings = Settings {
         schedules: 3000,

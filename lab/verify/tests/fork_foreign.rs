@@ -1,5 +1,5 @@
-//! Fork in a program whose allocator has a lock and fork handlers, and whose oldest handler waits
-//! for threads that end. The library must hold no lock while such code runs.
+//! Fork in a program whose allocator has a lock and fork handlers, and whose oldest fork handler
+//! waits until threads have ended. The library must hold no lock while such code runs.
 //!
 //! # Invariants
 //!
@@ -19,7 +19,7 @@ use std::sync::{Mutex, OnceLock};
 use std::thread::{JoinHandle, sleep, yield_now};
 use support::{PAUSE, holds_in_a_fork, on_its_own};
 
-/// Makes one of everything, uses it, and drops it.
+/// Makes one of each structure, uses it, and drops it.
 fn use_all() -> bool {
     let leases = Domain::builder().backend(Backend::Lease).max_ids(32);
     let domain = leases.build().expect("memory");
@@ -45,7 +45,7 @@ struct Lock(UnsafeCell<libc::pthread_mutex_t>);
 // SAFETY: it is a mutex.
 unsafe impl Sync for Lock {}
 
-/// The allocator's.
+/// The lock of the allocator.
 static LOCK: Lock = Lock(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
 
 extern "C" fn lock() {
@@ -59,17 +59,19 @@ extern "C" fn unlock() {
 }
 
 thread_local! {
-    /// What the thread does first at each of its calls of the allocator, but not within itself.
+    /// What the thread does first in each of its calls of the allocator, except in calls that come
+    /// from this function itself.
     static NOTES: Cell<Option<fn()>> = const { Cell::new(None) };
-    /// At which of its next calls of the allocator the thread waits for a fork; 0: at none.
+    /// The thread waits for a fork in its `STOPS_AT`th call of the allocator from now on; 0: in
+    /// none.
     static STOPS_AT: Cell<u32> = const { Cell::new(0) };
 }
-/// A thread has come to such a call.
+/// Whether a thread waits in its `STOPS_AT`th call.
 static STOPPED: AtomicBool = AtomicBool::new(false);
-/// The handler of the fork has locked the allocator.
+/// Whether the fork handler has locked the allocator.
 static FORKING: AtomicBool = AtomicBool::new(false);
 
-/// What any thread does at each call of the allocator.
+/// What a thread does at the beginning of each call of the allocator.
 fn enter() {
     if let Some(note) = NOTES.replace(None) {
         note();
@@ -116,11 +118,11 @@ extern "C" fn lock_before_fork() {
     FORKING.store(true, Release);
 }
 
-/// Another thread waits for the allocator, at each of its calls in turn, while this one forks.
+/// While this thread forks, another thread waits for the allocator, in each of its calls in turn.
 #[test]
 fn an_allocator_is_locked_across_a_fork() {
     on_its_own("an_allocator_is_locked_across_a_fork", || {
-        // After the library's handlers, so it is called before them.
+        // Registered after the library's handlers, so it is called before them.
         // SAFETY: invariant 1.
         let refused =
             unsafe { libc::pthread_atfork(Some(lock_before_fork), Some(unlock), Some(unlock)) };
@@ -139,7 +141,7 @@ fn an_allocator_is_locked_across_a_fork() {
                 yield_now();
             }
             let fine = holds_in_a_fork(use_all);
-            // For a thread that has come there just now.
+            // Lets a thread go on that has come to its call only now.
             FORKING.store(true, Release);
             let (other, calls) = other.join().expect("the other thread goes on");
             assert!(fine && other, "call {call}");
@@ -151,7 +153,7 @@ fn an_allocator_is_locked_across_a_fork() {
     });
 }
 
-/// What an allocator's hook notes in: the domain has no ID left for it.
+/// The structures that the allocator's hook uses, and their domain.
 struct Noted(Domain, Counter, Pool<[u64; 64]>, Stack<u32>);
 static NOTED: OnceLock<Noted> = OnceLock::new();
 
@@ -163,12 +165,12 @@ fn note() {
     stack.pop();
 }
 
-/// An allocator's hook uses what calls the allocator.
+/// The hook of an allocator uses structures that call the allocator themselves.
 #[test]
 fn an_allocator_uses_the_structures_that_allocate() {
     on_its_own("an_allocator_uses_the_structures_that_allocate", || {
         for backend in [Backend::Lease, Domain::auto().backend()] {
-            // `OnceLock` is for one domain; a child has it empty.
+            // In a child, because `NOTED` holds one domain only: each child finds it empty.
             assert!(holds_in_a_fork(|| {
                 let domain = match backend {
                     Backend::Lease => {
@@ -184,7 +186,7 @@ fn an_allocator_uses_the_structures_that_allocate() {
                 let Noted(domain, counter, pool, stack) = noted;
                 NOTES.set(Some(note));
                 for all_are_held in [false, true] {
-                    // Then threads use what they share.
+                    // If all IDs are held, threads use what they share.
                     let leases: Vec<_> = (0..if all_are_held { 64 } else { 0 })
                         .map_while(|_| domain.enter().ok())
                         .collect();
@@ -220,7 +222,7 @@ fn work() {
     counter.add(1);
     drop(sections.begin());
     drop(domain.enter());
-    // Given back when the thread ends.
+    // A forgotten lease is given back when the thread ends.
     std::mem::forget::<Option<Lease<'_>>>(domain.enter().ok());
     AT_WORK.fetch_add(1, Relaxed);
     while !QUIT.load(Relaxed) {
@@ -245,7 +247,7 @@ extern "C" fn end_workers() {
             let mut workers = workers.drain(..);
             workers.all(|worker| worker.join().is_ok())
         });
-        // It must not unwind.
+        // A handler must not unwind.
         if ended.ok() != Some(true) {
             std::process::abort();
         }
@@ -257,7 +259,8 @@ extern "C" fn register_early() {
     unsafe { libc::pthread_atfork(Some(end_workers), None, None) };
 }
 
-/// Runs before the library's constructor, so that the handler is called after the library's.
+/// Runs before the library's constructor, so that the handler is called after the library's
+/// handlers.
 #[used]
 #[unsafe(link_section = ".init_array.00001")]
 static EARLY: extern "C" fn() = register_early;

@@ -1,5 +1,5 @@
-//! Fork in a program that has fork handlers of its own. They and the library's are called in an
-//! order that must suit both.
+//! Fork in a program that has fork handlers of its own. The program and the library must both get
+//! along with the order in which all handlers are called.
 //!
 //! # Invariants
 //!
@@ -18,7 +18,7 @@ use std::thread::{sleep, yield_now};
 use std::time::Duration;
 use support::{PAUSE, fork, has_held, holds_in_a_fork, on_its_own};
 
-/// A spinlock, or a mutex if the test says so.
+/// The program's lock: a spinlock, or a mutex if `is_mutex` is set.
 struct Program {
     spin: RawSpinLock,
     mutex: RawMutex,
@@ -57,25 +57,25 @@ impl Program {
 type Handler = unsafe extern "C" fn();
 
 const FORKS: u32 = 200;
-/// The program's lock: taken before a fork, and by threads that make domains under it.
+/// Taken before a fork, and by threads that make domains under it.
 static PROGRAM: Program = Program {
     spin: RawSpinLock::INIT,
     mutex: RawMutex::INIT,
     is_mutex: AtomicBool::new(false),
 };
-/// How many threads have come to wait for `GO`. Locked across a fork.
+/// How many threads wait for `GO`. Locked across a fork.
 static ARRIVED: Mutex<u32> = Mutex::new(0);
 static GO: Condvar = Condvar::new();
 /// The domain in which another thread has a section open.
 static SECTIONS: OnceLock<Domain> = OnceLock::new();
-/// Whether the program's handler has found the child tidied up.
+/// Whether the library had tidied up the child before the program's handler ran.
 static TIDY: AtomicBool = AtomicBool::new(true);
 
 extern "C" fn before() {
     PROGRAM.lock();
 }
 
-/// As [`before`], and other threads have time to wait for the lock, and to fall asleep.
+/// As [`before`], but also gives other threads the time to wait for the lock and to fall asleep.
 extern "C" fn before_with_waiters() {
     PROGRAM.lock();
     sleep(20 * PAUSE);
@@ -103,8 +103,7 @@ extern "C" fn in_child() {
     TIDY.store(nothing_open && leases.is_ok(), Relaxed);
 }
 
-/// Forks while another thread works in a loop. The first domain of delayed invalidation is made
-/// here.
+/// Forks while another thread works in a loop. This makes the first domain of delayed invalidation.
 fn fork_amid(work: impl Fn() + Sync) {
     let (done, open) = (AtomicBool::new(false), Barrier::new(2));
     std::thread::scope(|scope| {
@@ -126,7 +125,7 @@ fn fork_amid(work: impl Fn() + Sync) {
     });
 }
 
-/// Has these handlers called at every fork.
+/// Registers handlers that are called at every fork.
 fn at_fork(before: Option<Handler>, parent: Option<Handler>, child: Handler) {
     // SAFETY: invariant 1.
     let refused = unsafe { libc::pthread_atfork(before, parent, Some(child)) };
@@ -156,8 +155,8 @@ fn the_programs_handler_finds_the_child_tidied_up() {
     });
 }
 
-/// Threads use the program's lock while this one forks. The child does the same, and so on. Whether
-/// each could take the lock, which is free.
+/// Threads use the program's lock while this one forks. The child does the same, and so on for
+/// `left` generations. Returns whether each child could take the lock, which is free in the child.
 fn generations(left: u32, threads: usize) -> bool {
     static INSIDE: AtomicBool = AtomicBool::new(false);
     let done = AtomicBool::new(false);
@@ -188,7 +187,8 @@ fn generations(left: u32, threads: usize) -> bool {
             left.checked_sub(1)
                 .is_none_or(|left| generations(left, threads))
         });
-        // They have waited when it was forked. From now on they would only keep the CPUs from it.
+        // The threads were needed only until the fork. From now on they would only take CPUs from
+        // the child.
         done.store(true, Relaxed);
         has_held(child)
     })
@@ -211,7 +211,8 @@ fn a_child_uses_a_lock_for_which_threads_of_the_parent_waited() {
     });
 }
 
-/// Starts `n` threads that wait. Calls `then` when all wait, with `pause` to fall asleep.
+/// Starts `n` threads that wait. When all wait, gives them `pause` to fall asleep, and calls
+/// `then`.
 fn with_waiters(n: u32, pause: Duration, then: impl FnOnce()) {
     *ARRIVED.lock() = 0;
     std::thread::scope(|scope| {
@@ -230,9 +231,9 @@ fn with_waiters(n: u32, pause: Duration, then: impl FnOnce()) {
     });
 }
 
-/// The child's only thread starts others. They wait, and each is reached.
+/// The child's only thread starts other threads, which wait. Each must be reached.
 fn waits_in_child() -> bool {
-    // What the parent's waiters have left behind.
+    // Clears what the parent's waiters have left behind.
     GO.notify_all();
     let mut nobody = ARRIVED.lock();
     let nobody_waits =
@@ -255,7 +256,7 @@ fn a_condition_variable_is_used_in_a_child_whose_parent_has_waiters() {
     on_its_own(name, || {
         at_fork(Some(hold_arrived), Some(free_arrived), free_arrived);
         for waiters in [1, 3] {
-            // Without a pause one of them spins.
+            // Without a pause one of the waiters still spins.
             for pause in [Duration::ZERO, 100 * PAUSE] {
                 with_waiters(waiters, pause, || {
                     assert!(
@@ -264,7 +265,7 @@ fn a_condition_variable_is_used_in_a_child_whose_parent_has_waiters() {
                     );
                     let mut arrived = ARRIVED.lock();
                     *arrived = 0;
-                    // One that is just about to fall asleep may count twice.
+                    // A waiter that is just about to fall asleep may count twice.
                     let notified = GO.notify_all() as u32;
                     assert!((waiters..=waiters + 1).contains(&notified), "{notified}");
                 });

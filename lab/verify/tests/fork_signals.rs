@@ -1,4 +1,4 @@
-//! Children of fork that are struck by a signal at any moment of their first microseconds.
+//! A signal strikes children of fork at any moment of their first microseconds.
 //!
 //! # Invariants
 //!
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
-/// What handlers of [`struck`] use.
+/// What the signal handlers use in [`struck`].
 struct Used {
     mutex: Mutex<()>,
     domain: Domain,
@@ -29,11 +29,11 @@ struct Used {
 
 static USED: OnceLock<Used> = OnceLock::new();
 static STRIKES: AtomicU32 = AtomicU32::new(0);
-/// In a child of [`struck`]: how many nanoseconds after its first fork handler a signal strikes it;
-/// 0 elsewhere.
+/// In a child of [`struck`]: a signal strikes it this many nanoseconds after its first fork handler
+/// began. 0 in other processes.
 static STRIKE_AFTER: AtomicU32 = AtomicU32::new(0);
 
-/// Runs before the library registers its handlers, so that the handler runs in a child before ours.
+/// Runs before the library registers its handlers, so that in a child this handler runs first.
 extern "C" fn first_of_all() {
     // SAFETY: invariant 3.
     unsafe { libc::pthread_atfork(None, None, Some(strike_soon)) };
@@ -62,7 +62,7 @@ extern "C" fn strike_soon() {
     }
 }
 
-/// What a signal handler may use at any time: a lock that it waits for, a counter, an ID.
+/// Uses what a signal handler may use at any time: a lock that it waits for, a counter, an ID.
 extern "C" fn strike(_: c_int) {
     let Some(used) = USED.get() else { return };
     STRIKES.fetch_add(1, Relaxed);
@@ -74,13 +74,13 @@ extern "C" fn strike(_: c_int) {
 const THREADS: usize = 100;
 const FORKS: u32 = 400;
 
-/// In a process of its own: children of other tests are not to be struck.
+/// Runs in a process of its own, so that no signal strikes the children of other tests.
 #[test]
 fn children_are_forked_amid_signals() {
     support::in_child("children_are_forked_amid_signals", "", struck);
 }
 
-/// Children that are struck by a signal at any moment of their first microseconds.
+/// Forks children, and lets a signal strike each at another moment of its first microseconds.
 fn struck() {
     let domain = Domain::builder().max_ids(32).build().unwrap();
     let counter = Counter::new(&domain).unwrap();
@@ -92,7 +92,7 @@ fn struck() {
     let sections = kinlock_invalidation::Domain::new();
     // SAFETY: invariant 1.
     unsafe { signal::install(libc::SIGUSR2, strike, libc::SA_RESTART, []) };
-    // Never free, so that each thread that tries waits, with a slot.
+    // Held to the end, so that each thread that tries to take it waits, and has a slot.
     let _held = used.mutex.lock();
     let (waited, done) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
     std::thread::scope(|scope| {
@@ -107,7 +107,7 @@ fn struck() {
         waited.wait();
         let wrong = (0..FORKS).find(|&n| {
             STRIKE_AFTER.store(1 + n * 7_919 % 60_000, Relaxed);
-            // A thread without a slot.
+            // The forking thread has no slot.
             let forker = scope.spawn(|| {
                 drop(used.domain.enter());
                 support::holds_in_a_fork(|| {

@@ -9,8 +9,8 @@ use support::{in_child, judge, settings};
 
 const NO_RSEQ: &str = "glibc.pthread.rseq=0";
 
-/// Whether the kernel has what restartable sequences need. Decided by the library in a plain
-/// process.
+/// Whether the kernel has what restartable sequences need, as the library sees it outside of a
+/// sandbox.
 fn has_sequences() -> bool {
     Backend::Restartable.available().is_ok()
 }
@@ -56,8 +56,8 @@ fn where_registration_is_refused_that_is_an_error_and_auto_takes_leases() {
     let name = "where_registration_is_refused_that_is_an_error_and_auto_takes_leases";
     in_child(name, NO_RSEQ, || {
         sandbox::refuse_rseq().unwrap();
-        // A thread that starts later: the one that installs the filter may have been registered
-        // before.
+        // A thread that starts after the filter: the thread that installs it may be registered
+        // already.
         std::thread::spawn(|| {
             assert_eq!(
                 Backend::Restartable.available(),

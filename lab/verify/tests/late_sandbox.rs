@@ -1,5 +1,5 @@
-//! Filters of system calls that come when locks have been used already, and one that allows
-//! nothing but `futex`.
+//! Filters of system calls that are installed when locks have been used already, and a filter that
+//! allows only `futex`.
 //!
 //! # Invariants
 //!
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// The verdict on one operation of `futex`; all else is allowed.
+/// Installs a filter with this verdict on one operation of `futex`. It allows everything else.
 fn on_operation(operation: i32, verdict: u32) {
     const SECOND_ARGUMENT_AT: u32 = 24;
     let installed = install(&mut [
@@ -39,7 +39,7 @@ fn on_operation(operation: i32, verdict: u32) {
     installed.expect("a filter");
 }
 
-/// The process ends at each call that is not one of these.
+/// From now on any other call than these kills the process.
 fn allow_only(calls: &[libc::c_long]) {
     let mut program = vec![load(NUMBER_AT)];
     program.extend(
@@ -83,9 +83,8 @@ fn count_refusals() {
 static TOLD: AtomicBool = AtomicBool::new(false);
 static DONE: AtomicU32 = AtomicU32::new(0);
 
-/// Starts threads that begin their work when they are told to, and never end: std's and the C
-/// library's ways to begin, to end and to join a thread make calls that may be refused, and repeat
-/// them.
+/// Starts threads that begin their work when they are told to, and never end. To begin, end or join
+/// a thread, std and the C library make calls that may be refused, and repeat them.
 fn start<const N: usize>(work: [fn(); N]) {
     for work in work {
         spawn(move || {
@@ -108,14 +107,14 @@ fn wait_until_done(threads: u32) {
     }
 }
 
-/// Waits until all other threads sleep. One that has just started a thread makes other calls than
-/// `futex`, and the test runner waits in std's way, which repeats a call that is refused.
+/// Waits until all other threads sleep. A thread that has just started another one makes other
+/// calls than `futex`, and the test runner waits by std, which repeats a call that is refused.
 fn wait_until_others_sleep() {
     // SAFETY: it has no preconditions.
     let own = unsafe { libc::gettid() }.to_string();
     let sleeps = |task: &std::path::Path| {
         let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
-        // Behind the name, which may contain anything.
+        // The state follows the name in parentheses, which may contain anything.
         stat.rsplit(')')
             .next()
             .is_some_and(|rest| rest.starts_with(" S"))
@@ -130,11 +129,11 @@ fn wait_until_others_sleep() {
     }
 }
 
-/// As the support's, and the process ends at once.
+/// As [`support::on_its_own`], but the process ends right after `body`.
 fn on_its_own(name: &str, body: impl FnOnce()) {
     support::on_its_own(name, || {
         body();
-        // The test's own thread would be joined in a way that may be refused.
+        // The test runner would join the test's thread with calls that may be refused.
         // SAFETY: it has no preconditions.
         unsafe { libc::_exit(0) };
     });
@@ -149,7 +148,7 @@ static FAIR: FairMutex<u32> = FairMutex::new(0);
 static CONDVAR: Condvar = Condvar::new();
 static ONCE: Once = Once::new();
 
-/// A thread has slept: the process knows that the kernel allows it.
+/// Makes a thread sleep, so that the library knows that the kernel allows it.
 fn sleep_once() {
     let held = MUTEX.lock();
     let other = spawn(|| MUTEX.try_lock_for(5 * MOMENT).is_none());
@@ -179,13 +178,13 @@ fn waits_that_are_refused_late_are_no_busy_loops() {
         ]);
         count_refusals();
         on_operation(libc::FUTEX_WAIT_BITSET, libc::SECCOMP_RET_TRAP);
-        // The program has slept before, and looks at locks of any kind.
+        // Threads wait for locks of all kinds.
         let held = (MUTEX.lock(), RWLOCK.write(), SPINLOCK.lock(), FAIR.lock());
         TOLD.store(true, Release);
         while REFUSALS.load(Relaxed) == 0 {
             sleep(MOMENT);
         }
-        // Busy loops would be at their thousandth call.
+        // In this time a busy loop would make thousands of calls.
         sleep(100 * MOMENT);
         drop(held);
         wait_until_done(7);
@@ -208,7 +207,7 @@ fn sleepers_are_woken_where_one_way_to_wake_is_refused_late() {
         let held = MUTEX.lock();
         start([|| *MUTEX.lock() += 1; 3]);
         TOLD.store(true, Release);
-        // They fall asleep. It does not matter if they do not.
+        // Time for the threads to fall asleep. The test is right even if they do not.
         sleep(50 * MOMENT);
         on_operation(
             libc::FUTEX_WAKE_BITSET,
@@ -230,7 +229,7 @@ static ENDED: Mutex<u32> = Mutex::new(0);
 static ARRIVED: AtomicU32 = AtomicU32::new(0);
 static CHANGED: Condvar = Condvar::new();
 
-/// A critical section: long enough that others fall asleep, now and then.
+/// A critical section, now and then long enough for others to fall asleep.
 fn work(n: &mut u32, round: u32) {
     *n += 1;
     let pauses = if round % 16 == 0 { 20_000 } else { 10 };
@@ -255,14 +254,14 @@ fn use_all_locks() {
     let mut done = ENDED.lock();
     *done += 1;
     CHANGED.notify_all();
-    // A thread that ends makes other calls.
+    // This thread must not end, because ending makes other calls than `futex`.
     loop {
         CHANGED.wait(&mut done);
     }
 }
 
-/// In a process that is killed if it calls `membarrier` before `main`, or anything but `futex`
-/// once its threads run.
+/// Uses locks in a process that is killed if it calls `membarrier`, even before `main`, or anything
+/// but `futex` once its threads run.
 fn with_futex_alone(name: &str) {
     if std::env::var_os(INNER).is_some() {
         support::end_in_time();
@@ -276,7 +275,7 @@ fn with_futex_alone(name: &str) {
         let mut go = GO.lock();
         allow_only(&[
             libc::SYS_futex,
-            // Where the clock source needs it.
+            // Needed with some clock sources.
             libc::SYS_clock_gettime,
             libc::SYS_rt_sigreturn,
             libc::SYS_exit_group,
@@ -313,7 +312,7 @@ fn with_futex_alone(name: &str) {
         output.status,
         support::text(&output)
     );
-    // The filters are in force.
+    // A process that makes other calls is killed: the filters are in force.
     assert_eq!(run("all").status.signal(), Some(libc::SIGSYS));
 }
 

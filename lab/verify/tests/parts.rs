@@ -1,5 +1,5 @@
-//! The parts of the checks that can be tested without a lock. They stand here and not in the
-//! library because that would be compiled a second time for them, and it takes longer than any
+//! Tests of those parts of the checks that need no lock. They are here and not in the library,
+//! because the library would be compiled a second time for them, which takes longer than for any
 //! other crate.
 
 mod report {

@@ -10,7 +10,7 @@ use kinlock_verify::sandbox;
 
 const LIMIT: Duration = Duration::from_millis(30);
 
-/// Does this in a child process without futexes.
+/// Runs `body` in a child process without futexes.
 fn without_futexes(body: impl FnOnce()) {
     assert!(support::holds_in_a_fork(|| {
         sandbox::refuse_futex().unwrap();

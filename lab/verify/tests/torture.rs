@@ -34,15 +34,16 @@ passes! {
 }
 
 fn torture_in_child(test: &str, lock: &str) -> Output {
-    // One at a time: a lock is not to be blamed for another's load.
+    // One lock at a time, so that the load of one torture does not make another one fail.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     again(test, "").unwrap_or_else(|| {
         let mut scenarios = scenarios::by_default();
-        // Its limit on waits holds on a machine that does nothing else; ci/torture.sh runs it.
+        // `fairness` limits waits, which makes sense only on a machine that does nothing else.
+        // ci/torture.sh runs it.
         scenarios.retain(|scenario| *scenario != "fairness");
         let mut settings = settings(200, &[6, 24], scenarios);
-        // A sound lock gets the benefit of the doubt on a busy machine.
+        // On a busy machine a sound lock may need this long.
         settings.hang = Duration::from_secs(60);
         let report = support::torture::<Specimen>(lock, &settings);
         std::process::exit(i32::from(!support::is_right::<Specimen>(lock, &report)))

@@ -11,8 +11,9 @@ use kinlock_cli::outcome::Outcome;
 
 /// Measure our primitives against their peers on this machine.
 ///
-/// Without the name of a primitive: locks, with the options below. The report fits on a screen: the
-/// throughput of each lock, and what it means. --details, --markdown and --json say more.
+/// Without the name of a primitive, measures locks, with the options below. The report fits on a
+/// screen: the throughput of each lock, and what it means. --details, --markdown and --json say
+/// more.
 ///
 /// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT end a run early, with a report of its complete
 /// rounds: one under way has a second to complete. A second signal ends the process at once, unless
@@ -22,7 +23,7 @@ use kinlock_cli::outcome::Outcome;
 /// Example: kinlock bench --workload counter,long --threads 1,4,16
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_long_help = locks::AFTER_HELP)]
-// The flattened options bring a group of the same name.
+// The flattened options have a group of the same name.
 #[group(skip)]
 pub struct Args {
     #[command(subcommand)]
@@ -41,7 +42,8 @@ enum What {
 /// Measures, and reports.
 ///
 /// # Errors
-/// If the arguments do not fit together or to this machine, or a report cannot be written.
+/// If the arguments contradict each other or do not suit this machine, or if a report cannot be
+/// written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.what {
         None => locks::run(&args.locks),

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use anyhow::bail;
 
-/// The most threads one run may have. Each costs a kernel thread and a histogram; no machine is
-/// served by more.
+/// The most threads one run may have. Each costs a kernel thread and a histogram, and no machine
+/// has a use for more.
 pub const MAX_THREADS: usize = 4096;
 
 /// What `sweep` stands for: from a thread alone to far more than CPUs.
@@ -17,8 +17,7 @@ const SWEEP: [usize; 6] = [1, 2, 4, 16, 64, 256];
 pub struct ThreadCounts(pub Vec<usize>);
 
 impl ThreadCounts {
-    /// What is measured unless asked otherwise: alone, a pair, a full machine, and four times too
-    /// many.
+    /// The default: one thread, two, one per CPU, and four per CPU.
     pub fn for_cpus(cpus: usize) -> Self {
         let mut counts = vec![1, 2, cpus.min(MAX_THREADS), (4 * cpus).min(MAX_THREADS)];
         counts.sort_unstable();
@@ -63,15 +62,15 @@ fn count(text: &str) -> Result<usize, String> {
 
 /// Something that is chosen by name on the command line.
 pub trait Named: Copy + PartialEq + Send + Sync + 'static {
-    /// What it is: `workload`.
+    /// What kind of thing this is, for messages: `workload`.
     const WHAT: &'static str;
-    /// All of them, in the order in which they are listed.
+    /// All values that are listed, in that order.
     fn all() -> Vec<Self>;
     /// The name on the command line and in reports.
     fn name(self) -> &'static str;
-    /// One line about it.
+    /// A description in one line.
     fn summary(self) -> &'static str;
-    /// The one of that name, which may be one that is not listed.
+    /// The value with this name. It may be one that is not listed.
     fn find(text: &str) -> Option<Self> {
         Self::all().into_iter().find(|one| one.name() == text)
     }
@@ -80,7 +79,7 @@ pub trait Named: Copy + PartialEq + Send + Sync + 'static {
 /// Parses a name.
 ///
 /// # Errors
-/// If there is no such thing: lists the names that there are.
+/// If the name is unknown: the error lists the known ones.
 pub fn named<T: Named>(text: &str) -> Result<T, String> {
     T::find(text).ok_or_else(|| {
         let known: Vec<_> = T::all().into_iter().map(T::name).collect();
@@ -90,15 +89,15 @@ pub fn named<T: Named>(text: &str) -> Result<T, String> {
 
 /// Something that a build or a machine may lack.
 pub trait Available: Named {
-    /// Why it is not there and how to get it; `None` if it is there.
+    /// Why it is missing and how to get it; `None` if it is available.
     fn unavailable(self) -> Option<&'static str>;
-    /// Whether it is meant where nothing is named.
+    /// Whether it belongs to the default selection.
     fn is_usual(self) -> bool {
         true
     }
 }
 
-/// Those of `asked`, or the usual ones that are there if none were, and `baseline`.
+/// `asked`, or all that are usual and available if `asked` is empty, followed by `baseline`.
 pub fn with_baseline<T: Available>(asked: &[T], baseline: T) -> anyhow::Result<Vec<T>> {
     let mut chosen = asked.to_vec();
     if chosen.is_empty() {
@@ -115,8 +114,8 @@ pub fn with_baseline<T: Available>(asked: &[T], baseline: T) -> anyhow::Result<V
     Ok(chosen)
 }
 
-/// Defines an enum of names, each with a line about it; also of the names of another type, which
-/// are found but not listed.
+/// Defines an enum of names, each with a description in one line. `+` adds the names of another
+/// type, which are found but not listed.
 #[macro_export]
 macro_rules! names {
     ($(#[$doc:meta])* $type:ident, $what:literal:
@@ -161,7 +160,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Of items with the same key, leaves the first.
+/// Removes all items but the first of each key.
 pub fn keep_first<T, K: PartialEq>(items: &mut Vec<T>, key: impl Fn(&T) -> K) {
     let mut seen = Vec::new();
     items.retain(|item| {

@@ -1,4 +1,4 @@
-//! A command line is parsed, its verb is run, and errors become one line and an exit status.
+//! Parses a command line, runs its verb, and turns an error into one line and an exit status.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,7 +19,7 @@ pub fn run<C: Parser>(verb: impl FnOnce(C) -> anyhow::Result<Outcome>) -> ExitCo
     let name = C::command().get_name().to_owned();
     match verb(cli) {
         Ok(outcome) => ExitCode::from(outcome.exit_status()),
-        // The reader of our output has seen enough.
+        // The reader of our output has closed the pipe: that is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             tell(&format!("{name}: {}", one_line(&format!("{error:#}"))));
@@ -40,7 +40,7 @@ fn report_usage<C: Parser>(error: &clap::Error) -> ExitCode {
         }
         kind => {
             let text = error.to_string();
-            // clap puts what is wrong into the first paragraph, usage and advice into the others.
+            // clap's first paragraph says what is wrong; the others are usage and advice.
             let wrong = text.split("\n\n").next().unwrap_or(&text);
             let wrong = wrong.strip_prefix("error: ").unwrap_or(wrong);
             let known = C::command();
@@ -57,7 +57,8 @@ fn report_usage<C: Parser>(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// What was asked for, as far as it is known, in words and as clap knows it.
+/// The leading words of a command line that name known subcommands, as text, and the last of these
+/// subcommands.
 fn known_part(
     mut known: clap::Command,
     asked: impl Iterator<Item = OsString>,

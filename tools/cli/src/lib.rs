@@ -1,16 +1,16 @@
-//! What the commands `kinlock` and `kinlock-lab` share: their command lines, how a verb ends, what
-//! they say of the machine, and reports in all their forms.
+//! What the commands `kinlock` and `kinlock-lab` share: command lines, how a verb ends, the
+//! description of the machine, and reports in all their forms.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | [`args`] | values of flags that several verbs share |
 //! | [`parameters`] | flags with their values, as JSON and as arguments |
 //! | [`outcome`] | how a verb ended, and its exit status |
-//! | [`command`] | a command line is parsed, its verb is run, errors become one line |
+//! | [`command`] | parses a command line, runs its verb, turns an error into one line |
 //! | [`machine`] | what this machine is |
-//! | [`report`] | tables, numbers, pictures, and the files that they go to |
+//! | [`report`] | tables, numbers, pictures, and the files they are written to |
 
-// The commands alone use it: what a name says needs no sentence.
+// Only the two commands use this crate, so an item whose name says enough has no comment.
 #![allow(missing_docs)]
 
 pub mod args;

@@ -24,7 +24,7 @@ pub struct Machine {
     pub usable_cpus: usize,
     pub sockets: usize,
     pub nodes: usize,
-    /// Locality domains as our locks see them.
+    /// Locality domains, as the locks see them.
     pub domains: usize,
     /// Whether it is a virtual machine, as far as can be told.
     #[serde(rename = "virtual")]
@@ -38,10 +38,10 @@ pub struct Machine {
     pub timer_resolution_ns: f64,
     /// What reading the clock takes, in ns.
     pub timer_cost_ns: f64,
-    /// Runnable threads of the last minute, before the run.
+    /// The kernel's load average over one minute, read before the run.
     pub load_average: f64,
     pub version: &'static str,
-    /// Commit that it was built from, if it was built in a checkout.
+    /// The commit that the command was built from, if it was built in a checkout.
     pub commit: Option<&'static str>,
 }
 
@@ -74,7 +74,7 @@ impl Machine {
         }
     }
 
-    /// A warning if it was busy before the run.
+    /// A warning if the machine was busy before the run.
     pub fn is_busy(&self) -> Option<String> {
         let (load, cpus) = (self.load_average, self.usable_cpus);
         (load > 0.3 * cpus as f64).then(|| {

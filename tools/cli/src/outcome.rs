@@ -13,11 +13,11 @@ pub enum Outcome {
     /// Everything asked for was done, and no check failed.
     Done,
     CheckFailed,
-    /// A check passed that had to fail.
+    /// A check passed although it should have failed.
     Escaped,
     /// A signal ended the run early; the complete rounds were reported.
     Interrupted(Signal),
-    /// The status is that of the program that was run.
+    /// The program that was run ended with this status.
     Program(u8),
 }
 
@@ -33,7 +33,7 @@ impl Outcome {
     }
 }
 
-/// An error that has an exit status of its own; others have that of bad input.
+/// An error with an exit status of its own. All other errors have the status for bad input.
 #[derive(Debug)]
 pub struct Failure {
     pub status: u8,

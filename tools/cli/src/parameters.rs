@@ -1,4 +1,4 @@
-//! All that decides a run: as JSON, and as the arguments of a command that repeats it.
+//! The parameters of a run: as JSON, and as the arguments of a command that repeats the run.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -8,14 +8,15 @@ use serde_json::Value;
 pub struct Parameters(Vec<(&'static str, Value)>);
 
 impl Parameters {
-    /// One more flag. `null` and `false` are no arguments, `true` is one without a value.
+    /// Adds a flag. As an argument it is left out if the value is `null` or `false`, and has no
+    /// value if it is `true`.
     pub fn add(mut self, flag: &'static str, value: impl Serialize) -> Self {
         let value = serde_json::to_value(value).expect("values of flags have a JSON form");
         self.0.push((flag, value));
         self
     }
 
-    /// The same with another value of a flag that is there.
+    /// The same parameters with another value for a flag that is among them.
     pub fn with(&self, flag: &str, value: impl Serialize) -> Self {
         let mut changed = self.clone();
         let of_flag = changed.0.iter_mut().find(|(known, _)| *known == flag);

@@ -30,7 +30,7 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-// There is one value of it in a process.
+// A process has one value of this type, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
 enum Verb {
     #[cfg(feature = "bench")]
@@ -43,7 +43,7 @@ enum Verb {
     /// Be busy until the process that started it ends.
     #[command(hide = true)]
     Hog {
-        /// That process.
+        /// The number of that process.
         parent: u32,
     },
     /// Write the man pages and completions.

@@ -1,5 +1,5 @@
-//! What this process inherited, noted before Rust's runtime and the command change it, so that a
-//! program that the command starts, or becomes, can have it as it was.
+//! The state that this process inherited. It is noted before Rust's runtime and the command change
+//! it, so that a program that the command starts, or becomes, gets the original.
 //!
 //! The runtime ignores SIGPIPE and opens `/dev/null` where stdin, stdout or stderr is closed. The
 //! command waits for children, which needs SIGCHLD not to be ignored, and `bench` and `compare`
@@ -61,7 +61,7 @@ extern "C" fn note(count: c_int, words: *mut *mut c_char) {
 #[unsafe(link_section = ".init_array")]
 static NOTE: extern "C" fn(c_int, *mut *mut c_char) = note;
 
-/// The bit of a signal in a word for all.
+/// The bit of a signal in a word that has a bit for each.
 pub const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
@@ -86,7 +86,7 @@ pub fn set_of(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
     }
 }
 
-/// Blocks these signals, too. Returns those that were blocked before.
+/// Blocks these signals in addition. Returns the signals that were blocked before.
 pub fn block(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
     let mut before = MaybeUninit::zeroed();
     // SAFETY: invariant 1.
@@ -96,19 +96,19 @@ pub fn block(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
     }
 }
 
-/// Has these signals blocked, and no others.
+/// Blocks these signals, and no others.
 pub fn set_blocked(signals: &libc::sigset_t) {
     // SAFETY: invariant 1.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, signals, ptr::null_mut()) };
 }
 
-/// Whether whoever started this process left a signal to act: it was neither ignored nor blocked.
+/// Whether a signal was neither ignored nor blocked when this process was started.
 pub fn acts(signal: c_int) -> bool {
     (IGNORED.load(Relaxed) | BLOCKED.load(Relaxed)) & bit(signal) == 0
 }
 
-/// Lets this process wait for its children also if it was started with SIGCHLD ignored: their
-/// statuses would be lost.
+/// Stops ignoring SIGCHLD, if this process was started so: the statuses of its children would be
+/// lost.
 pub fn keep_statuses() {
     // SAFETY: invariant 1.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
@@ -126,7 +126,7 @@ pub fn restore() {
     }
 }
 
-/// The same of signals alone, for a program that is given other files.
+/// Restores only the signals, for a program that is given other files.
 pub fn restore_signals() {
     let (ignored, blocked) = (IGNORED.load(Relaxed), BLOCKED.load(Relaxed));
     for signal in 1..=LAST {
@@ -142,8 +142,8 @@ pub fn restore_signals() {
     ));
 }
 
-/// Empties the command line that others see of this process, in a copy of the command that must
-/// not be taken for it by those who look for processes by name.
+/// Empties the command line that others see of this process. It is a copy of the command, and must
+/// not be mistaken for it by those who look for processes by name.
 pub fn hide_arguments() {
     let words = WORDS.load(Relaxed);
     for at in 0..COUNT.load(Relaxed) as usize {

@@ -1,5 +1,5 @@
-//! The verbs of the laboratory are those of another command, `kinlock-lab`: this process becomes
-//! it, if it lies beside this command.
+//! The verbs of the laboratory belong to another command, `kinlock-lab`. This process becomes that
+//! command, if it lies in the same folder.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,13 +15,14 @@ use crate::inherited;
 const NAME: &str = "kinlock-lab";
 const VERBS: [&str; 5] = ["explore", "reproduce", "sim", "torture", "validate"];
 
-/// The verb of the laboratory that these words, without the command, begin with.
+/// The verb of the laboratory with which these words begin, if it is one. They do not include the
+/// command's name.
 pub fn verb(words: &[OsString]) -> Option<&'static str> {
     let word = named(words)?;
     VERBS.into_iter().find(|verb| word == verb)
 }
 
-/// The verb that these words ask for, or for whose help.
+/// The verb that these words ask for, or whose help they ask for.
 pub fn named(words: &[OsString]) -> Option<&OsString> {
     let asked_for_help = words.first().is_some_and(|word| word == "help");
     words.get(usize::from(asked_for_help))

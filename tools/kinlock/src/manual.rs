@@ -1,5 +1,5 @@
-//! `kinlock manual`, in builds with the feature `manual`: writes what belongs beside an installed
-//! command, from the definition of its command line: a man page for each verb, and completions.
+//! `kinlock manual`, in builds with the feature `manual`: writes a man page for each verb and the
+//! shells' completions from the definition of the command line, for installation.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -94,7 +94,7 @@ fn without_examples(text: &str) -> (Vec<String>, Vec<String>) {
     let paragraphs = text.split("\n\n").filter(|text| !text.trim().is_empty());
     let (examples, others): (Vec<_>, Vec<_>) =
         paragraphs.partition(|text| text.starts_with("Example"));
-    // What follows the word: lines of their own, or the rest of the line.
+    // The examples follow the word, in lines of their own or in the rest of its line.
     let bodies = examples.into_iter().filter_map(|text| text.split_once(':'));
     let bodies = bodies.map(|(_, body)| match body.trim_start_matches(' ') {
         lines if lines.starts_with('\n') => lines[1..].to_owned(),
@@ -136,7 +136,7 @@ fn section(heading: &str, paragraphs: &[String], file: &mut File) -> io::Result<
     roff.to_writer(file)
 }
 
-/// A line in which what stands between grave accents becomes bold.
+/// A line in which text between grave accents becomes bold.
 fn inlines(line: &str) -> Vec<Inline> {
     let parts = line.split('`').enumerate();
     let parts = parts.map(|(number, part)| match number % 2 {
@@ -146,7 +146,8 @@ fn inlines(line: &str) -> Vec<Inline> {
     parts.collect()
 }
 
-/// The page that lists this one, and that of section 7, which says what no verb's page does.
+/// Refers to the page that lists this one, and to the page of section 7, which has what no verb's
+/// page says.
 fn see_also(command: &Command, above: &str) -> Roff {
     let own = command.get_display_name().unwrap_or(command.get_name());
     let mut line = Vec::new();

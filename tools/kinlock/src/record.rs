@@ -20,11 +20,11 @@ use crate::run::{cannot_run, library, supervise};
 
 /// Record how an unmodified program uses its locks, for `kinlock-lab sim`
 ///
-/// The program runs as under `kinlock run`. Of each lock the file has the distributions of hold
+/// The program runs as under `kinlock run`. For each lock the file has the distributions of hold
 /// times and of think times: from a thread's unlock to its next lock of the same lock. It also says
-/// which thread held the lock after which, and how often. Times are of about one acquisition in
-/// 256, and of those that waited. Record with no more threads than CPUs: a thread that is preempted
-/// holds its lock for long.
+/// which thread held the lock after which, and how often. Only about one acquisition in 256 is
+/// timed, and each one that waited. Record with no more threads than CPUs: a thread that is
+/// preempted holds its lock for long.
 ///
 /// Nothing is written to the program's stdout. Of several processes, the one that took locks most
 /// often is recorded.
@@ -90,8 +90,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(supervise::end_like(status))
 }
 
-/// The file. Whether it can be written is known before the program runs; what is in it stays until
-/// there is a recording.
+/// Opens the file, so that an error is known before the program runs. Its content stays until there
+/// is a recording.
 fn outputs(path: &Path) -> anyhow::Result<Outputs<String>> {
     if path == Path::new("-") {
         bail!("--output -: stdout is the program's; name a file");
@@ -103,7 +103,7 @@ fn outputs(path: &Path) -> anyhow::Result<Outputs<String>> {
     Ok(outputs)
 }
 
-/// What a recording says besides what the table has.
+/// The fields of a recording that do not come from the table.
 fn about(command: &[OsString]) -> Recording {
     let machine = Machine::current();
     let words = command.iter().map(|word| word.display().to_string());
@@ -118,7 +118,7 @@ fn about(command: &[OsString]) -> Recording {
     }
 }
 
-/// Writes as many locks as the file has room for, and says what there is.
+/// Writes as many locks as the file has room for, and says what was recorded.
 fn write(mut recording: Recording, outputs: Outputs<String>, path: &Path) -> anyhow::Result<()> {
     let mut text = serde_json::to_string(&recording)?;
     while text.len() >= LARGEST {

@@ -63,7 +63,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// Measures. The machine has the name of the file that it goes to.
+    /// Measures the machine, and names it after the file that it is written to.
     fn new(file: Option<&Path>) -> anyhow::Result<Self> {
         let is_busy = Host::current().is_busy();
         let mut machine = Machine::measure()?;
@@ -74,7 +74,7 @@ impl Measured {
         Ok(Self { machine, is_busy })
     }
 
-    /// For people: what was measured.
+    /// The measured values, for people.
     fn text(&self) -> String {
         let mut table = table(["latency", "ns", "measured"]);
         let measured = |p: &&Parameter| p.origin == Origin::Measured;
@@ -97,9 +97,9 @@ struct Found {
     kinds: Vec<(DomainKind, Vec<Vec<usize>>, Decision)>,
     /// Where the domains that locks use come from: `node`, `llc`, `socket`, or `KINLOCK_TOPOLOGY`.
     domains_by: String,
-    /// What `auto` means with these domains.
+    /// What `auto` decides with these domains.
     auto: Option<Decision>,
-    /// What was decided: differs from `auto` if something else was asked for.
+    /// The decision in effect, which differs from `auto` if something else was asked for.
     decision: Decision,
     tuning: Tuning,
     features: Features,
@@ -130,7 +130,7 @@ impl Found {
         }
     }
 
-    /// For programs. The field names are a contract: add, never rename.
+    /// The report for programs. The field names are a contract: add, never rename.
     fn json(&self) -> Value {
         let cpu = |cpu: &Cpu| {
             json!({
@@ -193,7 +193,8 @@ impl Found {
         report
     }
 
-    /// For people. In one piece, so that a reader of the beginning only does not break it off.
+    /// The report for people. It is written in one piece, so that a reader that stops early does
+    /// not interrupt it.
     fn text(&self) -> String {
         let mut parts = vec![self.summary(), self.domains()];
         if self.topology.nodes().len() > 1 {
@@ -301,7 +302,7 @@ fn distances(nodes: &[Node]) -> String {
     table.to_string()
 }
 
-/// How it is known that restartable sequences work, or why they are not used.
+/// Why restartable sequences are believed to work, or why they are not used.
 fn restartable() -> Result<String, String> {
     match Backend::Restartable.available() {
         Err(why) => Err(why.to_string()),

@@ -27,7 +27,7 @@ fn every_lock_does_every_workload() {
             all.filter(|r| r["workload"] == workload)
                 .collect::<Vec<_>>()
         });
-        // The baseline comes along.
+        // The baseline is added to the locks that were asked for.
         assert_eq!(
             (main.len(), variants.len()),
             (2 * locks, 2 * 5),
@@ -38,7 +38,7 @@ fn every_lock_does_every_workload() {
             let ops = list(&result["rounds"][0]["ops_per_thread"]).len();
             assert_eq!(Some(ops as u64), result["threads"].as_u64());
         }
-        // A short run on a busy machine may time no acquisition of one lock, or none that waits.
+        // On a busy machine a short run may time no acquisition of a lock, or none that waits.
         let longest = |result: &Value| result["acquire_ns"]["max"].as_u64() > Some(0);
         assert!(results.any(longest), "{workload}");
     }
@@ -67,7 +67,7 @@ fn json_has_the_promised_fields() {
     assert!(extent["interrupted_by"].is_null());
     let cpus = list(&report["parameters"]["cpus_by_threads"]["2"]);
     assert_eq!(cpus.len() % 2, 0);
-    // The baseline comes along.
+    // The baseline is added to the locks that were asked for.
     assert_eq!(names(&report, "lock"), ["tas", "kinlock-spin", "std-mutex"]);
     let results = list(&report["results"]);
     for result in results {
@@ -133,7 +133,7 @@ fn pretended_domains_are_told_apart() {
         let remote = &report["results"][0]["handoffs"]["remote"];
         machine["usable_cpus"] == 1 || remote.as_u64() > Some(0)
     };
-    // On a busy machine the threads of one domain may have no CPU in the time that is recorded.
+    // On a busy machine the threads of one domain may get no CPU in the time that is recorded.
     assert!((0..20).any(is_remote));
 }
 
@@ -141,7 +141,7 @@ fn pretended_domains_are_told_apart() {
 fn people_get_one_screen_or_all_tables() {
     let line = format!("{SHORT} --workload empty --threads 1,2 --locks tas,kinlock-mutex");
     let text = |line: &str| {
-        // No notes and no colours without a terminal.
+        // Without a terminal there are no notes and no colours.
         let text = done(line);
         assert!(!text.contains('\u{1b}'), "{text}");
         text
@@ -179,7 +179,7 @@ fn people_get_one_screen_or_all_tables() {
 
 #[test]
 fn the_whole_report_fits_on_a_screen() {
-    // All of it but what takes long to prepare; as many rows as are ever shown.
+    // All workloads but those that take long to prepare; the most rows that are ever shown.
     let workloads = "empty,counter,long,saturated,pingpong,broadcast";
     let text = ends(
         0,
@@ -196,7 +196,7 @@ fn files_of_all_kinds() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let line = format!("{SHORT} --workload empty,counter --threads 1,2 --locks tas --plot");
     let [json, csv, markdown, svg] = ["f.json", "f.csv", "f.md", "f.svg"].map(path);
-    // An old, longer file must not shine through.
+    // Nothing of an old, longer file may remain.
     fs::write(&csv, "x".repeat(100_000)).unwrap();
     let files = format!("{svg} --json {json} --csv {csv} --markdown {markdown}");
     let text = ends(0, &format!("{line} {files}"));
@@ -341,7 +341,7 @@ fn more_threads_than_cpus_come_to_an_end() {
 
 #[test]
 fn meetings_have_their_own_threads_and_need_a_condition_variable() {
-    // Long enough for some operations beside other tests.
+    // Long enough for some operations while other tests run.
     let line = "bench --workload pingpong,broadcast,queue --threads 3 --seconds 0.1 --rounds 2";
     let report = json(line);
     for (workload, threads) in [("pingpong", 2), ("broadcast", 17), ("queue", 5)] {
@@ -354,7 +354,7 @@ fn meetings_have_their_own_threads_and_need_a_condition_variable() {
             assert_eq!(result["threads"], threads);
             assert!(result["ops_per_s"]["median"].as_f64() > Some(0.0));
         }
-        // A short run on a busy machine may time no acquisition of one lock.
+        // On a busy machine a short run may time no acquisition of a lock.
         let median = |result: &Value| result["acquire_ns"]["p50"].as_u64() > Some(0);
         assert!(of_it.clone().any(median), "{workload}");
     }
@@ -466,7 +466,7 @@ fn invalidation_is_drawn_as_it_was_measured() {
     };
     let one = drawn("b.svg", both);
     let curves = "thousands of operations per second";
-    // All bars, once per contender and workload; the flag has no sections.
+    // A bar for each contender and workload, except that the flag has no sections.
     for (text, times) in [("slots", 3), ("locked", 3), ("busy-flag", 2), (curves, 0)] {
         let found = one.lines().filter(|line| line.trim() == text).count();
         assert_eq!(found, times, "{text}");

@@ -19,7 +19,7 @@ fn refused(line: &str, expected: &str) {
 #[test]
 fn the_preloaded_library_is_left() {
     let folder = tempfile::tempdir().unwrap();
-    // Taken for the library because of the variable that it reads.
+    // Mistaken for the library because of the variable that it reads.
     let source = r#"
         #include <stdio.h>
         #include <stdlib.h>
@@ -104,7 +104,8 @@ fn a_lock_whose_library_is_missing_is_refused_with_what_to_install() {
             "Debian: libabsl-dev",
         ),
     ] {
-        // It is not there, even where the library is: this file comes first, and is none.
+        // Even if the library is installed, it is not found: this file comes first, and is no
+        // library.
         fs::write(folder.path().join(file), "no library").unwrap();
         for option in ["--locks", "--baseline"] {
             let mut command = support::kinlock();
@@ -129,7 +130,7 @@ fn unwritable_outputs_are_refused_before_the_run() {
     refused(&format!("--plot {folder}/missing/x.svg"), "cannot write");
     refused(&format!("--json {folder}"), "cannot write");
     refused("--json=", "--json");
-    // What cannot be written after all is an error, too.
+    // A write that fails at the end is an error, too.
     let full = "--workload empty --threads 1 --locks tas --seconds 0.002 --rounds 1 --quiet --json \
         /dev/full";
     let output = run(&format!("bench {full}"));
@@ -171,7 +172,7 @@ fn a_folder_without_a_database_is_refused_and_left_alone() {
 #[test]
 fn a_database_is_read_and_not_changed() {
     let line = "bench --seconds 0.002 --rounds 2 --workload readrandom";
-    // The command's own database is as good as any.
+    // Uses the command's own database.
     json(&format!("{line} --threads 1 --locks std-mutex"));
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kinlock");
     let folders = support::files(&cache)
@@ -181,7 +182,7 @@ fn a_database_is_read_and_not_changed() {
     let own = databases.next_back().unwrap();
 
     let before = contents(&own);
-    // Tables under their old name are found, too.
+    // Tables with the old names are found, too.
     let old = TempDir::new().unwrap();
     for path in before.keys() {
         let name = path

@@ -1,5 +1,5 @@
 //! What `kinlock bench` leaves when it is told to end. Nothing here depends on how fast anything
-//! is: the tests read the progress bar to know how far a run is.
+//! is: the tests read the progress bar to know how far a run has come.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -7,7 +7,7 @@
 //!    that may be null are.
 //! 2. The descriptors are open and used by nothing else.
 //! 3. Between fork and exec only `signal` is called, which POSIX allows there.
-//! 4. The child has not been waited for, so that the number is still its own.
+//! 4. The child has not been waited for, so its number has not been reused.
 
 #![cfg(feature = "bench")]
 
@@ -30,10 +30,10 @@ use tempfile::TempDir;
 struct Bench {
     child: Child,
     terminal: File,
-    /// What has come to the terminal so far.
+    /// The output on the terminal so far.
     seen: String,
     folder: TempDir,
-    /// Of a run that has ended.
+    /// The status of a run that has ended.
     status: ExitStatus,
     stdout: String,
 }
@@ -50,7 +50,7 @@ fn dead_pipe() -> Stdio {
     std::io::pipe().unwrap().1.into()
 }
 
-/// Has the command start with these dispositions of signals.
+/// Makes the command start with this disposition of these signals.
 fn dispose(command: &mut Command, signals: &'static [i32], disposition: usize) {
     let set = move || {
         for &signal in signals {
@@ -63,13 +63,13 @@ fn dispose(command: &mut Command, signals: &'static [i32], disposition: usize) {
     unsafe { command.pre_exec(set) };
 }
 
-/// Of the most that there may be: without a signal a run would take minutes.
+/// The most rounds that a run may have: without a signal they would take minutes.
 const ROUNDS: usize = 10_000;
-/// After so long without a sign of life it hangs, in milliseconds.
+/// After this time without output, in milliseconds, the run counts as hung.
 const PATIENCE: i32 = 300_000;
-/// So often something is tried that a busy machine may spoil.
+/// How often a test is tried that a busy machine may spoil.
 const ATTEMPTS: usize = 10;
-/// What is said when a signal has been noticed, after its name.
+/// The notice of a signal, after the signal's name.
 const NOTICE: &str = ": ending within about a second; again: at once";
 
 impl Bench {
@@ -78,7 +78,7 @@ impl Bench {
         Self::start_with(line, |_| {})
     }
 
-    /// The same after `change` has changed how it is started.
+    /// The same with a command that `change` has changed.
     fn start_with(line: &str, change: impl FnOnce(&mut Command)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (mut leader, mut follower) = (0, 0);
@@ -105,7 +105,7 @@ impl Bench {
             .stdin(Stdio::null())
             .stdout(File::create(folder.path().join("stdout")).unwrap())
             .stderr(stderr);
-        // The environment of the tests may ignore them, as scripts do in the background.
+        // The tests may run with these signals ignored, as in the background of a script.
         dispose(&mut command, &[SIGINT, SIGTERM], libc::SIG_DFL);
         change(&mut command);
         Bench {
@@ -129,7 +129,7 @@ impl Bench {
         bench.end()
     }
 
-    /// Reads on; false at the end.
+    /// Reads more output; false at the end.
     fn read(&mut self) -> bool {
         let mut ready = libc::pollfd {
             fd: self.terminal.as_raw_fd(),
@@ -140,14 +140,14 @@ impl Bench {
         let count = unsafe { libc::poll(&mut ready, 1, PATIENCE) };
         assert_eq!(count, 1, "it hangs: {}", self.seen);
         let mut bytes = [0; 4096];
-        // At the end of a terminal there is an error.
+        // The end of a terminal is an error.
         let count = self.terminal.read(&mut bytes).unwrap_or(0);
         self.seen += &String::from_utf8_lossy(&bytes[..count]);
         count > 0
     }
 
-    /// Waits until more slices have begun than a number of rounds has, `rounds` of `of`, in a run
-    /// of one cell.
+    /// Waits until more slices have begun than `rounds` rounds have, in a run of one cell with `of`
+    /// rounds.
     fn wait_for(&mut self, rounds: usize, of: usize) {
         loop {
             let progress = progress(&self.seen);
@@ -163,16 +163,16 @@ impl Bench {
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
-    /// Stops it and waits until it stands still.
+    /// Stops the run, and waits until it has stopped.
     fn stop(&self) {
         self.signal(SIGSTOP);
         let mut status = 0;
-        // SAFETY: invariants 1 and 4. It is not ended, so that this does not reap it.
+        // SAFETY: invariants 1 and 4. The child has not ended, so this does not reap it.
         let waited = unsafe { libc::waitpid(self.child.id() as i32, &mut status, libc::WUNTRACED) };
         assert!(waited > 0 && libc::WIFSTOPPED(status));
     }
 
-    /// Waits until it has a handler for SIGINT.
+    /// Waits until the run has a handler for SIGINT.
     fn wait_until_it_listens(&mut self) {
         let status = format!("/proc/{}/status", self.child.id());
         loop {
@@ -194,7 +194,7 @@ impl Bench {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the run.
     fn end(mut self) -> Self {
         while self.read() {}
         self.status = self.child.wait().unwrap();
@@ -202,7 +202,7 @@ impl Bench {
         self
     }
 
-    /// Asserts that it has ended with this status.
+    /// Asserts that the run has ended with this status.
     fn ended(&self, status: i32) {
         assert_eq!(
             self.status.code(),
@@ -220,7 +220,7 @@ impl Bench {
         own.collect()
     }
 
-    /// Asserts that it has said that it noticed the signal, and this.
+    /// Asserts that the run has printed the notice of this signal, and `told`.
     fn told(&self, signal: &str, told: &str) {
         let notice = format!("kinlock: {signal}{NOTICE}");
         assert_eq!(self.lines(), [notice, format!("kinlock: {told}")]);
@@ -242,7 +242,7 @@ impl Bench {
 /// The last `5/20000` that has been drawn.
 fn progress(seen: &str) -> Option<(usize, usize)> {
     let words = seen.rsplit(|c: char| c != '/' && !c.is_ascii_digit());
-    // The last one may not be complete yet.
+    // The last number may be incomplete.
     let mut pairs = words.skip(1).filter_map(|word| {
         let (done, all) = word.split_once('/')?;
         Some((done.parse().ok()?, all.parse().ok()?))
@@ -253,7 +253,7 @@ fn progress(seen: &str) -> Option<(usize, usize)> {
 const LOCKS: &str = "locks --locks kinlock-spin --workload counter --threads 2";
 const IDS: &str = "ids --workload counter --threads 2";
 const INVALIDATION: &str = "invalidation --backends slots --workload pages --threads 2";
-/// Rounds that complete quickly, more of them than there is patience for.
+/// Rounds that complete quickly, but too many of them to wait for.
 const MANY: &str = "--seconds 0.01 --rounds 10000";
 /// Rounds that never complete.
 const LONG: &str = "--seconds 3600 --rounds 2";
@@ -351,13 +351,13 @@ fn two_signals_at_once_are_one() {
     let is_reported = |_| {
         let mut bench = Bench::start(&format!("{LOCKS} {MANY}"));
         bench.wait_for(1, ROUNDS);
-        // Both are there before it can do anything.
+        // Both signals have come before the run can do anything.
         bench.stop();
         for signal in [SIGINT, SIGTERM, SIGCONT] {
             bench.signal(signal);
         }
         let left = bench.end();
-        // One of the threads was held up between them.
+        // A thread was delayed between the two signals.
         if left.status.signal().is_some() {
             return false;
         }
@@ -427,7 +427,7 @@ fn a_signal_during_preparation_leaves_nothing_unfinished() {
     } else {
         vec![]
     };
-    // One that was finished in time is there for the next run.
+    // A database that was complete in time is kept for the next run.
     let are_finished = databases.iter().all(|name| !name.contains('.'));
     assert!(databases.len() <= 1 && are_finished, "{databases:?}");
 }

@@ -1,4 +1,4 @@
-//! `kinlock compare`: what it says of programs whose behaviour is known.
+//! `kinlock compare`: its reports on programs whose behaviour is known.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{
     script, send, until, without_knobs,
 };
 
-/// Prints another number under each lock.
+/// Prints a different number under each lock.
 const SPEEDS: &str = "case $KINLOCK_LOCK in
     kinlock-mutex) echo 'speed: 7'; echo 'speed: 1,210' ;;
     kinlock-spin) echo 'speed: 800' ;;
@@ -28,7 +28,7 @@ impl Bare {
         place
     }
 
-    /// What it says on stdout; it has to succeed in silence.
+    /// Runs the command, which has to succeed without output on stderr. Returns its stdout.
     fn says(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let message = String::from_utf8_lossy(&output.stderr);
@@ -57,7 +57,7 @@ fn numbers_that_a_program_prints_are_compared_within_rounds() {
     let report = place.json(&words);
     assert_eq!(report["kind"], "measured");
     let locks = names(&report, "lock");
-    // Of equals, the one that was named first.
+    // Of equal locks, the one that was named first comes first.
     assert_eq!(locks, ["kinlock-mutex", "other", "pthread", "kinlock-spin"]);
     let verdicts = ["better", "no_difference", "reference", "worse"];
     assert_eq!(names(&report, "verdict"), verdicts);
@@ -73,7 +73,7 @@ fn numbers_that_a_program_prints_are_compared_within_rounds() {
         rounds.iter().for_each(|round| has_numbers(round, numbers));
     }
     assert_eq!(results[0]["ratio"]["median"], 1.21);
-    // In another order in each round: nothing has always the same place.
+    // The order differs from round to round: no lock is always at the same place.
     for entry in results {
         let places = list(&entry["rounds"]).iter().map(|round| &round["place"]);
         let places: Vec<_> = places.collect();
@@ -100,7 +100,7 @@ fn a_lock_below_a_ratio_is_told_by_the_status() {
         let output = place.run(&[&SPEED[..], &words, &gate, &["./program"]].concat());
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(message.lines().count() <= 1, "{message}");
-        // The report is there in either case.
+        // There is a report in either case.
         assert!(!output.stdout.is_empty());
         (output.status.code(), message)
     };
@@ -113,11 +113,11 @@ fn a_lock_below_a_ratio_is_told_by_the_status() {
         &both,
         "kinlock-mutex is 1.21x [1.21, 1.21] of pthread; kinlock-spin is 0.80x",
     );
-    // Few rounds claim nothing, but may end below all the same.
+    // With few rounds nothing is claimed, but a lock may still be below the limit.
     assert_eq!(run("0.97", "1").0, Some(1));
 }
 
-/// A run that crashes is short: how fast it is says nothing.
+/// A run that crashes is short, so its speed means nothing.
 #[test]
 fn a_lock_with_a_run_that_fails_is_told_by_the_status() {
     const WORDS: &[&str] = &[
@@ -151,7 +151,7 @@ fn a_lock_with_a_run_that_fails_is_told_by_the_status() {
             format!("kinlock: --fail-below 0.001: {expected}\n")
         );
     }
-    // The same status under each lock is the program's.
+    // If the status is the same under each lock, it is the program's own.
     let place = Bare::new("sleep 0.02; exit 7");
     assert_eq!(place.run(WORDS).status.code(), Some(0));
 }
@@ -186,7 +186,7 @@ fn every_form_of_the_report_says_the_same() {
     assert_eq!(report["parameters"]["hogs"], 1);
 }
 
-/// Prints a number that depends on its arguments, and another under our mutex.
+/// Prints a number that depends on its arguments and is higher under our mutex.
 const SCALES: &str = "case $KINLOCK_LOCK in kinlock-mutex) f=3 ;; *) f=2 ;; esac
 echo speed: $((f * $1))
 ";
@@ -209,7 +209,7 @@ fn a_scan_compares_at_each_value() {
         &text,
         "threads=16: kinlock-mutex is 1.50x [1.50, 1.50] better than pthread (5 of 5 rounds)",
     );
-    // What holds at all points is said once, without them.
+    // A note that is the same for all points appears once and names none.
     let once = "no call of the program was intercepted";
     contains(&text, &format!("note: {once}"));
     assert_eq!(text.matches(once).count(), 1);
@@ -242,7 +242,7 @@ fn a_scan_compares_at_each_value() {
 
 #[test]
 fn rounds_go_on_until_the_interval_is_narrow() {
-    // A run of our mutex in the first rounds is far off: after ten rounds it is left out.
+    // An early run of our mutex is an outlier: after ten rounds the interval leaves it out.
     let odd = "case $KINLOCK_LOCK in
         kinlock-mutex) echo x >>ours; [ $(wc -l <ours) = 3 ] && echo speed: 900 || echo speed: 15 ;;
         *) echo speed: 10 ;;
@@ -257,7 +257,7 @@ fn rounds_go_on_until_the_interval_is_narrow() {
     assert_eq!((&ratio["low"], &ratio["high"]), (&1.5.into(), &1.5.into()));
     assert!(ratio["confidence"].as_f64() >= Some(0.95));
 
-    // It is never narrow, and the time is over after the first look.
+    // The interval never becomes narrow, and the time is up after the first look.
     let wild = "echo x >>all; echo speed: $((10 + $(wc -l <all) * 37 % 11))";
     let place = Bare::new(wild);
     let words = ["--until", "1%", "--time-limit", "0.001", "./program"];
@@ -287,7 +287,8 @@ fn time_memory_and_switches_are_those_of_the_program() {
     let place = Bare::new("");
     compiled(place.path(), "own", "-O1", PROGRAM);
     let report = place.json(&["--rounds", "5", "--warmup", "0", "--", "./own"]);
-    // Which of them is better is not said here: beside other programs the short run may be long.
+    // The test does not check which lock is better: while other programs run, the shorter run may
+    // take longer.
     for entry in list(&report["results"]) {
         let least = if entry["lock"] == "kinlock-mutex" {
             0.021
@@ -334,8 +335,8 @@ fn a_counting_run_says_how_much_there_is_to_win() {
     contains(&none, "note: fewer than 5 rounds");
 }
 
-/// Counts its runs in a file and does something else in one of them: the first run counts, the next
-/// two are the warm-up round.
+/// A program that counts its runs in a file, and does something else in one of them. The first run
+/// is the counting run, the next two are the warm-up round.
 fn with_run(number: usize, what: &str) -> String {
     format!("echo x >>runs; [ $(wc -l <runs) = {number} ] && {{ {what}; }}; echo speed: 3")
 }
@@ -375,8 +376,8 @@ fn a_run_that_fails_is_named_and_what_it_wrote_is_kept() {
     assert_eq!(kept(&message), "speed: 0\n");
 }
 
-/// A lock under which the program fails at once has no ratio; one that fails in the same way
-/// under each lock has.
+/// A lock under which the program always fails has no ratio, unless the program fails in the same
+/// way under each lock.
 #[test]
 fn a_lock_under_which_all_runs_fail_is_not_compared() {
     let fails = "case $KINLOCK_LOCK in kinlock-mutex) exit 7 ;; esac; sleep 0.05";
@@ -398,12 +399,13 @@ fn a_lock_under_which_all_runs_fail_is_not_compared() {
     assert!(!text.contains("not compared"), "{text}");
 }
 
-/// In a terminal: a program that reads from it would stop forever, as it is in the background.
+/// Run in a terminal: a program that reads from the terminal would be stopped forever, since it is
+/// in the background.
 #[test]
 fn a_program_that_reads_from_the_terminal_is_named() {
     let place = Bare::new("read line </dev/tty");
     let line = concat!(env!("CARGO_BIN_EXE_kinlock"), " compare --quiet ./program");
-    // The status is that of what runs in the terminal, and what it writes comes to stdout.
+    // `script` passes on the status of the command in the terminal, and its output.
     let words = [
         "300",
         "script",
@@ -423,10 +425,10 @@ fn a_program_that_reads_from_the_terminal_is_named() {
     contains(&message, "the program wants to use the terminal");
 }
 
-/// Each lock has the environment that its name says, also in a shell under another `kinlock`.
+/// Each lock has the environment that its name implies, also in a shell under another `kinlock`.
 #[test]
 fn what_an_outer_command_left_reaches_no_lock() {
-    // As a program has it whose locks the library serves.
+    // The environment of a program on the library's locks.
     let program = "case $LD_PRELOAD,$KINLOCK_LOCK,$KINLOCK_RWLOCK$KINLOCK_REPORT$KINLOCK_COUNTS in
         *silent.so*,kinlock-mutex,) echo 'speed: 1300' ;;
         *other.so,,) echo 'speed: 1100' ;;
@@ -466,7 +468,8 @@ fn too_few_rounds_for_several_locks_are_told() {
     let place = Bare::new(SPEEDS);
     let locks = ["--rounds=6", "--locks=kinlock-mutex,kinlock-spin,pthread"];
     let words = [&SPEED[..], &locks, &["./program"]].concat();
-    // Each leaves out the truth with 2 of 64, both together with 4 of 64 at most.
+    // Each interval misses the true median with probability 2/64, and one of the two with at most
+    // 4/64.
     let confidence = &place.json(&words)["points"][0]["confidence"];
     assert_eq!(*confidence, 1.0 - 4.0 / 64.0);
     let text = place.says(&words);
@@ -489,7 +492,7 @@ fn each_run_reads_its_input_from_the_beginning() {
     }
     place.refuses(2, &with(&["--input", "none"]), "No such file");
     place.refuses(2, &with(&["--input", "."]), "only a file");
-    // It would wait for a writer.
+    // Opening the pipe would wait for a writer.
     pipe_at(&place.path().join("pipe"));
     place.refuses(2, &with(&["--input", "pipe"]), "only a file");
 }
@@ -518,10 +521,10 @@ fn what_prepares_a_run_comes_before_each() {
     let words = ["--rounds", "2", "--prepare", "[ ! -e here ] && touch here"];
     let report = place.json(&[&words[..], &["--shell", "./program; true"]].concat());
     let runs = fs::read_to_string(place.path().join("runs")).unwrap();
-    // Where the kernel has counters for users, each lock has one more run.
+    // If the kernel gives users counters, each lock has one more run.
     let entries = list(&report["results"]).iter();
     let counted = entries.filter(|entry| !entry["counters"].is_null()).count();
-    // Counting, a warm-up round, two rounds, of two locks.
+    // The counting run, and for two locks a warm-up round and two rounds.
     assert_eq!(runs.lines().count(), 1 + 2 * (1 + 2) + counted);
     let refused = report["warnings"]
         .to_string()
@@ -549,7 +552,7 @@ fn drift_and_outliers_are_told() {
     );
 }
 
-/// What is wrong, and what is said.
+/// Wrong arguments, each with the message for them.
 const BAD: &str = "\
 --locks std-mutex ./program | no such lock: std-mutex; known: kinlock-mutex, kinlock-spin, pthread
 --locks pthread ./program | nothing to compare pthread with
@@ -592,7 +595,7 @@ fn has_ended(file: &Path) -> bool {
     stat.map_or(true, |stat| stat.contains(") Z "))
 }
 
-/// Starts it, and waits until a run of the program has written `pid`.
+/// Starts the command, and waits until a run of the program has written `pid`.
 fn started(place: &Bare) -> Child {
     let mut command = place.command(&["--json", "r.json", "--rounds", "20", "./program"]);
     let command = heeding_ctrl_c(&mut command).stdout(Stdio::null());
@@ -606,7 +609,7 @@ fn started(place: &Bare) -> Child {
 
 #[test]
 fn ctrl_c_ends_the_program_and_reports_complete_rounds() {
-    // In the third round; it does not heed SIGTERM.
+    // In the third round the program ignores SIGTERM.
     let place = Bare::new(&with_run(
         8,
         "trap '' TERM; echo $$ >pid; sleep 1000; sleep 1000",

@@ -1,4 +1,4 @@
-//! Busy processes end with the run that started them, however that ends.
+//! Busy processes end with the run that started them, in whatever way it ends.
 
 #![cfg(feature = "bench")]
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use support::{heeding_ctrl_c, kinlock, send, until};
 
-/// The fields of `/proc/PID/stat` behind the name, unless the process has ended.
+/// The fields of `/proc/PID/stat` after the name, unless the process has ended.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;
@@ -26,7 +26,7 @@ fn children(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-/// A long run, and its two busy processes once both have used some CPU time.
+/// Starts a long run, and returns it and its two busy processes when both have used some CPU time.
 fn start() -> (Child, Vec<u32>) {
     let mut command = kinlock();
     let line = "bench --workload empty --threads 1 --locks tas --seconds 3600 --hogs 2";
@@ -53,7 +53,7 @@ fn they_end_when_the_run_is_killed() {
 fn they_stay_until_a_run_that_was_told_to_end_has_ended() {
     let (mut child, hogs) = start();
     for &pid in &hogs {
-        // What Ctrl-C does to the whole group must not reach them.
+        // Ctrl-C signals the whole group, and they must ignore that.
         // SAFETY: numbers only. The run waits for them only at its end.
         unsafe { libc::kill(pid as i32, libc::SIGINT) };
     }

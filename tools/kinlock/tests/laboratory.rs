@@ -1,4 +1,4 @@
-//! The laboratory's verbs: `kinlock` becomes `kinlock-lab` if that lies beside it.
+//! The laboratory's verbs: `kinlock` becomes `kinlock-lab` if that is in the same folder.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! `kinlock bench --quota`: the run is in a control group of its own, which is gone in the end.
-//! Where the system has no such groups, or this user may not make any, the command says so in one
+//! `kinlock bench --quota`: the run is in a control group of its own, which is removed at the end.
+//! If the system has no such groups, or this user may not make any, the command says so in one
 //! line, and there is nothing else to test.
 
 #![cfg(feature = "bench")]
@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 
 use support::{heeding_ctrl_c, kinlock, list, run, send, until};
 
-/// Runs with a quota. What it wrote to stdout, if there can be a quota.
+/// Runs with a quota. Returns stdout, if there can be a quota.
 fn limited(line: &str) -> Option<String> {
     let output = run(&format!("bench {line}"));
     let message = String::from_utf8_lossy(&output.stderr);
@@ -26,7 +26,7 @@ fn limited(line: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// The group that a command has made, wherever it is.
+/// The group that a command has made, wherever that group is.
 fn group_of(maker: u32) -> Option<PathBuf> {
     fn below(folder: &Path, name: &str) -> Option<PathBuf> {
         let entries = fs::read_dir(folder).ok()?.flatten();
@@ -55,7 +55,8 @@ fn a_run_has_no_more_cpu_time_than_its_quota() {
     let number = |name: &str| result[name]["median"].as_f64().unwrap();
     let used = number("ops_per_s") * number("cpu_ns_per_op") / 1e9;
     let cpus = std::thread::available_parallelism().unwrap().get() as f64;
-    // What is left of the period before, and what each CPU takes in advance, come on top.
+    // The limit also allows for the rest of the period before, and for what each CPU takes in
+    // advance.
     assert!(used < 0.25 * cpus * 1.3 + 0.1, "{used} of {cpus} CPUs");
 }
 
@@ -70,7 +71,7 @@ fn people_read_of_it() {
     }
 }
 
-/// A long run and its group, if there can be one.
+/// Starts a long run. Returns it and its group, if there can be one.
 fn start() -> Option<(Child, PathBuf)> {
     let line = "bench --workload empty --threads 1 --locks tas --seconds 3600 --hogs 1 --quota 50";
     let mut command = kinlock();
@@ -79,7 +80,8 @@ fn start() -> Option<(Child, PathBuf)> {
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
     let mut found = None;
     until("there is a group", || {
-        // Its busy process is outside, and one that keeps the group there from being empty.
+        // The run's busy process is outside of the group, as is the one that keeps the outer group
+        // from being empty.
         found = group_of(child.id()).filter(|group| {
             let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
             members.lines().count() == 1 && children_of(members.trim()) == 2

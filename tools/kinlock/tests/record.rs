@@ -1,4 +1,4 @@
-//! `kinlock record`: what it says of a program whose times are known.
+//! `kinlock record`: its recording of a program whose times are known.
 
 mod support;
 
@@ -19,10 +19,10 @@ fn times_and_threads_are_those_of_the_program() {
         );
         let hot = lock(&recording, "hot");
         assert_eq!(hot["locked"], 8000, "{name}");
-        // Others may use the CPUs meanwhile, so that any time may be longer, but none is shorter.
+        // Other programs may use the CPUs, so any time may be longer, but none is shorter.
         let (part, count) = within(&hot["hold"], 5_000, u64::MAX);
         assert!(part > 0.999, "{name}: {hot}");
-        // Each measured one stands for those that are not.
+        // Each measured acquisition stands for some that are not measured.
         assert!((6_000..10_000).contains(&count), "{name}: {count}");
         let (part, count) = within(&hot["think"], 40_000, u64::MAX);
         assert!(part > 0.99, "{name}: {hot}");
@@ -40,7 +40,7 @@ fn times_and_threads_are_those_of_the_program() {
     }
 }
 
-/// The program's command line is in it, and passwords may be in that.
+/// A recording contains the program's command line, which may contain passwords.
 #[test]
 fn only_the_user_can_read_a_recording() {
     let (_folder, file, recording) = recorded(&[], &["2", "100", "1", "5", "--password=secret"]);
@@ -70,7 +70,7 @@ fn a_program_without_locks_leaves_no_recording_and_keeps_its_status() {
     assert_eq!(output.status.code(), Some(1));
     says(text(&output.stderr), &["nothing recorded"]);
     assert!(!file.exists());
-    // What was recorded before is kept, also if there is no such program.
+    // An earlier recording is kept if the program takes no lock or does not exist.
     fs::write(&file, "before").unwrap();
     for program in ["false", "no-such-program"] {
         assert!(!record(program).status.success());

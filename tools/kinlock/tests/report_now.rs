@@ -12,7 +12,8 @@ use support::{Place, Running, is_refusal, kinlock, kinlock_of_nobody, list, says
 
 const SOURCE: &str = include_str!("programs/hung.c");
 
-/// How programs are started. What the locks of each tell of their holders is the same.
+/// The ways in which programs are started. In each of them, locks show the same about their
+/// holders.
 const EACH: &[&[&str]] = &[
     &[],
     &["--lock", "kinlock-spin"],
@@ -20,13 +21,13 @@ const EACH: &[&[&str]] = &[
     &["--report=/dev/null"],
     &["--lock", "pthread", "--standby"],
 ];
-/// Of these, those that note who reads: while the process stands by, or in the table of a report.
+/// The ways in which readers are noted: when the process stands by, or in the table of a report.
 const NOTING_READERS: &[&[&str]] = EACH.split_at(2).1;
 
-/// A program that hangs. It ends with this.
+/// A program that hangs. It ends when this is dropped.
 struct Hung {
     running: Running,
-    /// Its own number: that of the child, or of a child of that.
+    /// Its number. The process is the child, or a child of the child.
     pid: u32,
 }
 
@@ -39,7 +40,7 @@ impl Place {
         Hung::start(self.command(flags, threads))
     }
 
-    /// The reports on these threads, started in each way, once they say this.
+    /// Starts these threads in each way, and returns the reports on them, once they say `expected`.
     fn each(&self, threads: &[&str], expected: &[&str]) -> Vec<(Hung, Value)> {
         let start = |flags: &&[&str]| {
             let hung = self.start(flags, threads);
@@ -74,7 +75,7 @@ impl Hung {
         list(&report["processes"])[0].clone()
     }
 
-    /// Waits until the report says this, in any order of lines. Returns that report.
+    /// Waits until the report has these lines, in any order. Returns that report.
     fn says(&self, expected: &[&str]) -> Value {
         let mut expected = expected.to_vec();
         expected.sort_unstable();
@@ -92,7 +93,7 @@ impl Hung {
     }
 }
 
-/// What a report says of a process, without numbers.
+/// The lines of a report on a process, without numbers.
 fn lines(process: &Value) -> Vec<String> {
     let threads = list(&process["threads"]);
     let thread = |id: &Value| {
@@ -150,7 +151,7 @@ fn stack(process: &Value, name: &str) -> Vec<String> {
     functions.collect()
 }
 
-/// Whether it is the function in which threads do nothing.
+/// Whether this is the function in which threads idle.
 fn is_idle(function: &String) -> bool {
     function == "wait_for_input"
 }
@@ -190,7 +191,7 @@ fn a_circle_of_two_mutexes_and_a_thread_that_waits_for_one() {
 fn circles_of_other_locks() {
     let place = Place::new();
     let cases: [(&[&str], &[&str]); 3] = [
-        // Mutexes that know their owner.
+        // Mutexes that store their owner.
         (
             &[
                 "teller=lock:nested lock:nested meet lock:checked",
@@ -248,7 +249,7 @@ fn readers_of_reader_writer_locks() {
     let place = Place::new();
     for flags in NOTING_READERS {
         let threads = [
-            // What was released is not held.
+            // A lock that was released is not held.
             "teller=read:prices release:prices read:catalogue read:catalogue meet write:prices",
             "auditor=read:prices meet write:catalogue",
             "clerk=read:prices meet idle",
@@ -320,7 +321,7 @@ fn a_condition_variable_that_is_never_signalled() {
 #[test]
 fn what_is_no_deadlock() {
     let place = Place::new();
-    // One of them gives up.
+    // One of the threads gives up.
     place.each(
         &[
             "teller=lock:accounts meet timed:journal",
@@ -353,7 +354,7 @@ fn what_is_no_deadlock() {
     }
 }
 
-/// A program that prints its own calls maps its file, and so does a debugger.
+/// A program that prints its own call stack maps its file, and so does a debugger.
 #[test]
 fn a_library_that_is_only_mapped() {
     let place = Place::new();
@@ -373,7 +374,7 @@ fn a_library_that_is_only_mapped() {
     }
 }
 
-/// Its files are found by its paths or by ours, whichever there are.
+/// The files of such a process are found by its paths or by ours, whichever exist.
 #[test]
 fn a_process_with_another_root() {
     // SAFETY: it has no preconditions.
@@ -410,7 +411,7 @@ fn locks_that_another_process_holds() {
     }
 }
 
-/// The lines of a command that tells alarms, until it has told as many.
+/// Runs a command that prints alarms, and returns the first `count` lines.
 fn alarms(command: &mut Command, count: usize) -> (Child, Vec<String>) {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -454,7 +455,7 @@ fn what_takes_too_long_is_told_once() {
         let command = command.arg("report").arg(hung.pid.to_string()).args(flags);
         let (mut child, lines) = alarms(command.stdout(Stdio::null()), 2);
         expected(&lines);
-        // It ends with the process.
+        // The command ends with the process.
         drop(hung);
         assert!(child.wait().unwrap().success());
     }

@@ -1,5 +1,5 @@
 //! `kinlock run --standby` and `kinlock report`: measuring is switched on and off while a program
-//! runs, and neither its locks nor the numbers suffer from that.
+//! runs, and neither its locks nor the numbers are affected.
 
 mod support;
 
@@ -21,12 +21,12 @@ use support::{
 
 const SOURCE: &str = include_str!("programs/server.c");
 
-/// A server that runs.
+/// A running server.
 struct Server {
     running: Running,
-    /// Of the command, which becomes the server or the shell that starts it.
+    /// The number of the command, which becomes the server or the shell that starts the server.
     pid: u32,
-    /// What it says first: the number of itself or of its child.
+    /// The first line that it prints: its own number, or that of its child.
     said: u32,
 }
 
@@ -61,7 +61,7 @@ impl Server {
         }
     }
 
-    /// Below a shell, which stays. The shell is the child, and the server what is said.
+    /// Starts a server below a shell, which stays. `pid` is the shell, and `said` the server.
     fn start_below_shell(server: &Path) -> Self {
         let mut command = standby(Path::new("sh"));
         command.args(["-c", "\"$0\" obeys; true"]).arg(server);
@@ -74,7 +74,7 @@ impl Server {
         assert_eq!(self.running.output.next().unwrap().unwrap(), "done");
     }
 
-    /// Ends it. Returns what it says at last.
+    /// Ends the server. Returns the last line that it prints.
     fn end(self) -> Option<String> {
         self.running.end()
     }
@@ -102,7 +102,7 @@ impl Server {
         Measurement(child)
     }
 
-    /// Has its counters written to a file from now on.
+    /// Starts a command that writes the server's counters to a file.
     fn follow(&self, file: &Path) -> Child {
         let mut command = kinlock();
         command.arg("report").arg(self.pid.to_string());
@@ -125,7 +125,7 @@ fn switch_of(pid: u32) -> PathBuf {
 struct Measurement(Child);
 
 impl Measurement {
-    /// Ends it. Returns the only process of the report, if there is one.
+    /// Ends the measurement. Returns the only process of the report, if there is one.
     fn end(self) -> Option<Value> {
         send(&self.0, libc::SIGINT);
         let output = self.0.wait_with_output().unwrap();
@@ -156,7 +156,7 @@ fn is_on(switch: &Path) -> bool {
     modes.iter().all(|&at| word(at) & REPORTS != 0)
 }
 
-/// The names of the locks of a process that were taken, with how often.
+/// The names of the locks of a process, and how often each was taken.
 fn locked(process: &Value) -> Vec<(&str, u64)> {
     let locks = list(&process["locks"]).iter();
     let all = locks.map(|lock| (lock["name"].as_str().unwrap(), number(&lock["locked"])));
@@ -221,7 +221,7 @@ fn locks_may_be_held_across_the_switch() {
         let no_alarm = |process: &Value| {
             assert!(list(&process["misuses"]).is_empty(), "{lock}: {process:#}");
         };
-        // Taken before, released in it.
+        // Taken before the measurement, and released in it.
         server.does("take");
         let measurement = server.measure();
         server.does("2");
@@ -229,7 +229,7 @@ fn locks_may_be_held_across_the_switch() {
         let process = measurement.end().unwrap();
         no_alarm(&process);
         assert_eq!(locked(&process), [("accounts", 2)], "{lock}");
-        // Taken in it, released after it.
+        // Taken in the measurement, and released after it.
         let measurement = server.measure();
         server.does("take");
         let process = measurement.end().unwrap();
@@ -250,7 +250,7 @@ fn locks_may_be_held_across_the_switch() {
             "{lock}"
         );
         server.does("release");
-        // Taken in one, released in the next, and taken again.
+        // Taken in one measurement, released in the next, and taken again.
         let measurement = server.measure();
         server.does("take");
         no_alarm(&measurement.end().unwrap());
@@ -293,7 +293,7 @@ fn forked_processes_are_told_apart() {
     let server = place.start(&["--standby"], "forks");
     let pids = |flags: &[&str], count: usize| {
         let mut pids = Vec::new();
-        // Until each of them has taken a lock meanwhile.
+        // Measured until each of them has taken a lock in the meantime.
         until("all are there", || {
             let output = report(server.pid, flags).output().unwrap();
             let report = json(&output);
@@ -312,7 +312,7 @@ fn forked_processes_are_told_apart() {
     assert_eq!(server.end().as_deref(), Some("right"));
 }
 
-/// The kernel cuts the name of a process after 15 bytes, here within a character.
+/// The kernel cuts the name of a process after 15 bytes, here inside a character.
 #[test]
 fn names_need_not_be_utf_8() {
     let place = Place::new();
@@ -340,7 +340,7 @@ fn names_need_not_be_utf_8() {
 fn a_descendant_that_ends_is_none_to_be_measured() {
     let place = Place::new();
     let mut shell = Server::start_below_shell(&place.file("server"));
-    // As if it ended after it was seen.
+    // As if the process had ended after it was found.
     fs::remove_file(switch_of(shell.said)).unwrap();
     let output = report(shell.pid, &["--all", "--seconds", "0.01"]).output();
     let report = json(&output.unwrap());
@@ -381,7 +381,7 @@ fn counters_are_replaced_while_a_process_is_followed() {
     assert!(has("kinlock_lock_contended_total", "0"));
     assert!(has("kinlock_lock_wait_seconds_total", "0.0"));
     assert!(has("kinlock_lock_waiting_threads", "0"));
-    // It ends with the process.
+    // The follower ends with the process.
     server.end();
     assert!(follower.wait().unwrap().success());
     let left = fs::read_dir(place.0.path()).unwrap().flatten();
@@ -389,7 +389,7 @@ fn counters_are_replaced_while_a_process_is_followed() {
     assert_eq!(hidden.count(), 0);
 }
 
-/// What the file is a link to is replaced. While that cannot be done, following goes on.
+/// The target of a link is replaced. While that fails, following goes on.
 #[test]
 fn following_outlasts_a_failed_write() {
     let place = Place::new();
@@ -413,7 +413,7 @@ fn following_outlasts_a_failed_write() {
     assert!(said.next().is_none());
 }
 
-/// A closed connection and a closed terminal end the command, too.
+/// The signals of a closed connection and a closed terminal end the command, too.
 #[test]
 fn what_ends_the_command_ends_measuring() {
     let place = Place::new();
@@ -438,7 +438,7 @@ fn what_ends_the_command_ends_measuring() {
     server.end();
 }
 
-/// What was measured of the program that the process was before is told.
+/// The measurement of the program that the process ran before is reported.
 #[test]
 fn a_process_may_become_another_program_while_it_is_measured() {
     let place = Place::new();
@@ -449,7 +449,7 @@ fn a_process_may_become_another_program_while_it_is_measured() {
         until("it is another program", || {
             let maps = fs::read(format!("/proc/{}/maps", server.pid)).unwrap();
             let maps = String::from_utf8_lossy(&maps);
-            // That of the other program has a longer name.
+            // The switch of the other program has a longer name.
             let is_it = |line: &str| line.ends_with(switch.to_str().unwrap());
             !maps.is_empty() && !maps.lines().any(is_it)
         });
@@ -475,7 +475,7 @@ fn a_process_may_become_another_program_while_it_is_measured() {
     server.end();
 }
 
-/// Its owner may shorten a file that this command has open.
+/// The owner of a file may shorten it while the command has it open.
 #[test]
 fn a_switch_may_become_shorter() {
     let place = Place::new();
@@ -484,7 +484,7 @@ fn a_switch_may_become_shorter() {
     let file = fs::File::options().write(true).open(server.switch());
     file.unwrap().set_len(0).unwrap();
     assert!(measurement.end().is_none());
-    // It has nothing to look at any more.
+    // The command has nothing to measure any more.
     let mut running = server.running;
     running.child.kill().unwrap();
 }
@@ -529,7 +529,8 @@ fn bad_input_is_refused() {
         refused(follow(flags), expected);
     }
     let follow_to = |path: &Path| follow(&["--follow", "--openmetrics", path.to_str().unwrap()]);
-    // Devices, links to them and pipes are left as they are, and so is a file on a later refusal.
+    // Devices, links to them and pipes are left unchanged, and so is a file if the command is
+    // refused later.
     let pipe = place.file("pipe");
     pipe_at(&pipe);
     symlink("/dev/null", place.file("null")).unwrap();

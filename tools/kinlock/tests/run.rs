@@ -1,4 +1,4 @@
-//! `kinlock run`: the program is as it would be without, but for the library.
+//! `kinlock run`: except for the library, the program runs as it would without the command.
 
 mod support;
 
@@ -59,7 +59,7 @@ fn the_library_is_told_what_was_asked_for() {
     let mut command = place.command(&["--quantum=fair", "--numa=off", "--no-children"]);
     let command = command.args(["--lock", "kinlock-spin", "--local-limit", "2^5"]);
     let command = command.args(["--domain", "llc", "--", "sh", "-c", SHOW]);
-    // A library that is there already is kept, and comes first.
+    // A library that was preloaded already is kept, and comes first.
     let output = command.env("LD_PRELOAD", "libc.so.6").output().unwrap();
     let expected = format!(
         "KINLOCK_DOMAIN=llc\nKINLOCK_LOCAL_LIMIT=2^5\nKINLOCK_LOCK=kinlock-spin\n\
@@ -93,7 +93,7 @@ fn a_shell_can_do_the_same_by_hand() {
     assert_eq!(text(&shell.stdout).lines().count(), 3);
 }
 
-/// What an outer command, of another version, may have left.
+/// Sets the variables that an outer command, of another version, may have left.
 fn left(place: &Bare, command: &mut Command) {
     let names = "LOCK RWLOCK COUNTS REPORT RECORD ORDER STANDBY WARN NO_CHILDREN";
     for name in names.split_whitespace() {
@@ -122,7 +122,7 @@ fn what_an_outer_command_left_is_not_passed_on() {
         let expected = expected.replace("LD_PRELOAD", "KINLOCK_NUMA=off\nLD_PRELOAD");
         assert_eq!(text(&output.stdout), expected, "{flags:?}");
     }
-    // A shell that evaluates what is printed has it still.
+    // A shell that evaluates the output still has the outer command's variables.
     for (flags, expected) in [(&[][..], ours), (&["--lock", "pthread"], without)] {
         let mut command = place.command(&[flags, &["--print-env"]].concat());
         left(&place, &mut command);
@@ -162,7 +162,7 @@ fn programs_are_found_as_shells_do() {
         let mut command = place.command(&["prog"]);
         command.env("PATH", path).output().unwrap()
     };
-    // The first may not be executed; the second may.
+    // The first file may not be executed; the second may.
     let output = run("nowhere:first:second:/bin");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(run("nowhere:first").status.code(), Some(126));
@@ -192,7 +192,7 @@ fn programs_that_the_library_does_not_reach_are_refused() {
         bytes[at] = value;
         bytes
     };
-    // Nor do checkers of threads and sanitizers that come by other ways see what they have to.
+    // Checkers of threads and sanitizers that are used in other ways are refused, too.
     place.script("valgrind", "exit 5\n");
     for (tool, status) in [("drd", 126), ("helgrind", 126), ("memcheck", 5)] {
         let words = ["./valgrind", &format!("--tool={tool}"), &own, "--tool=none"];
@@ -214,7 +214,7 @@ fn programs_that_the_library_does_not_reach_are_refused() {
     ] {
         place.refuses(126, &[&place.script(name, bytes)], expected);
     }
-    // They run on demand.
+    // With --force they run.
     let forced = place.run(&["--force", "./static"]);
     assert_eq!(forced.status.code(), Some(7), "{forced:?}");
     assert!(text(&forced.stderr).contains("statically linked"));
@@ -252,7 +252,7 @@ fn privileged_programs_are_refused() {
     let place = Bare::new();
     // SAFETY: it has no preconditions.
     if unsafe { libc::getuid() } != 0 {
-        // Only root can make a program of another user.
+        // Only root can make a program that another user owns.
         place.refuses(126, &["su"], "set-uid");
         return;
     }
@@ -262,7 +262,7 @@ fn privileged_programs_are_refused() {
         chown(&path, Some(uid), Some(gid)).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         place.refuses(126, &[&program], "so that nothing is preloaded");
-        // Its own user gets nothing by it.
+        // The program gives its own user no privilege.
         chown(&path, Some(0), Some(0)).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         assert_eq!(place.run(&[&program]).status.code(), Some(7));
@@ -283,7 +283,7 @@ fn bad_input_is_one_line() {
         ..Bare::new()
     };
     missing.refuses(2, &["true"], "KINLOCK_PRELOAD=no/library.so: No such file");
-    // What the loader would end the name at, or put something else for.
+    // Characters at which the loader would end the name, or which it would expand.
     for name in [
         "a b.so",
         "a:b.so",
@@ -323,7 +323,7 @@ fn an_installed_command_finds_the_installed_library() {
     };
     let output = print();
     is_refusal(&output, 2, "lib/kinlock/libkinlock_preload.so nor");
-    // How to install it where the command would find it.
+    // The message says how to install the library where the command finds it.
     let prefix = tree.path().canonicalize().unwrap();
     let remedy = format!("make install-preload PREFIX={}", prefix.display());
     says(text(&output.stderr), &[&remedy]);
@@ -336,7 +336,7 @@ fn an_installed_command_finds_the_installed_library() {
     }
 }
 
-/// Where cargo puts the command, the command has cargo build the library beside it, once.
+/// A command where cargo has put it has cargo build the library in the same folder, once.
 #[test]
 fn in_a_checkout_the_library_is_built() {
     let tree = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -378,7 +378,7 @@ const LAUNCHER: &str = r#"
     }
 "#;
 
-/// Programs that the library does not reach itself start others that it does reach.
+/// A program that the library does not reach may start programs that it reaches.
 #[test]
 fn a_static_program_may_start_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -397,7 +397,7 @@ fn a_static_program_may_start_others() {
     }
 }
 
-/// A program with many symbols does not start late: they are not read one by one.
+/// A program with many symbols starts as fast as others: symbols are not read one by one.
 #[test]
 fn many_symbols_are_few_reads() {
     let folder = tempfile::tempdir().unwrap();
@@ -421,7 +421,7 @@ fn many_symbols_are_few_reads() {
     assert!(calls < 2000, "{calls} reads");
 }
 
-/// Children that the library cannot work in end as they do without it, and say no more.
+/// Children in which the library cannot work run as they do without it, and print nothing more.
 #[test]
 fn children_of_another_c_library_run_as_without() {
     const CHILD: &str = r#"
@@ -464,7 +464,7 @@ fn children_of_another_c_library_run_as_without() {
         ] {
             let mut command = kinlock();
             let with = command.arg("run").args(flags).arg("--").args(line);
-            // A shell that takes no lock and has not forked says so.
+            // The library says so if a shell takes no lock and has not forked.
             let with = with.output().unwrap();
             let errors = text(&with.stderr);
             let errors: Vec<_> = errors
@@ -482,7 +482,8 @@ fn children_of_another_c_library_run_as_without() {
 
 const THREADS: &str = include_str!("programs/threads.c");
 
-/// Runs it on the library of this checkout, which the command finds. The counts of its processes.
+/// Runs a program on the library of this checkout, which the command finds. Returns the counts of
+/// its processes.
 fn counted(flags: &[&str]) -> Vec<serde_json::Value> {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled(folder.path(), "threads", "-pthread", THREADS);
@@ -522,7 +523,7 @@ fn a_program_without_locks_is_told() {
     let output = kinlock().arg("run").arg(program).output().unwrap();
     says(text(&output.stderr), &["called no function"]);
     assert!(output.status.success() && output.stdout.is_empty());
-    // Its children need not have any.
+    // Its children need not call any such function.
     let mut command = kinlock();
     let script = "/bin/true; /bin/true; exec \"$0\" child";
     let program = compiled(folder.path(), "threads", "-pthread", THREADS);
@@ -535,7 +536,7 @@ fn counts_of_before_survive_a_program_that_cannot_be_run() {
     let place = Bare::new();
     let file = place.path().join("counts");
     fs::write(&file, "before\n").unwrap();
-    // The kernel refuses it, and only the kernel knows.
+    // The kernel refuses the program, and the command cannot know that.
     let broken = place.program("broken", "");
     let mut bytes = fs::read(place.path().join("broken")).unwrap();
     // The size of an entry of the table of program headers.

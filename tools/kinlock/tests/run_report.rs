@@ -1,4 +1,4 @@
-//! `kinlock run --report`: what it says of a program whose locks can be counted on paper.
+//! `kinlock run --report`: its report on a program whose locks can be counted on paper.
 
 mod support;
 
@@ -48,7 +48,7 @@ fn line_of(mark: &str) -> u64 {
     at.unwrap() as u64 + 1
 }
 
-/// The page has what the other forms have, and shows names as they are.
+/// The page contains what the other forms contain, and shows names unchanged.
 #[test]
 fn the_page_has_the_rows_of_the_report() {
     let place = Place::new();
@@ -84,7 +84,7 @@ fn the_page_has_the_rows_of_the_report() {
 fn limits_are_told_by_the_status() {
     let place = Place::new();
     let watched = place.file("watched").display().to_string();
-    // Under a shell that ends with this status.
+    // The program is run by a shell that ends with this status.
     let run = |limits: &[&str], status: i32| {
         let mut command = kinlock();
         command.args(["run", "--report=/dev/null"]);
@@ -111,7 +111,7 @@ fn limits_are_told_by_the_status() {
         let begin = format!("kinlock: --fail-if '{limit}': it is ");
         assert!(line.starts_with(&begin), "{line}");
     }
-    // What the program says of itself goes before.
+    // The program's own status has priority.
     let (status, lines) = run(&exceeded[..1], 7);
     assert_eq!((status, lines.len()), (Some(7), 1), "{lines:?}");
 }
@@ -155,7 +155,8 @@ fn numbers_are_those_on_paper() {
                 "{name}: {lock_name}"
             );
         }
-        // 2,000 times 20 us, of which few are measured. One that lost its CPU may stand for many.
+        // 2,000 holds of 20 us, few of which are measured. A measured hold that lost its CPU may
+        // stand for many.
         let hold = |field: &str| number(&lock(&report, "steady")["hold"][field]);
         let (all_ns, count, max_ns) = (hold("total_ns"), hold("count"), hold("max_ns"));
         let told = format!("{name}: {all_ns} ns, {count} times, at most {max_ns} ns");
@@ -173,7 +174,7 @@ fn numbers_are_those_on_paper() {
         assert!(ended.next().is_none());
         let busy = lock(&report, "busy");
         let time = |of: &str, what: &str| number(&busy[of][what]) / 1_000_000;
-        // One waits, and one holds at a time.
+        // One thread waits, and one holds at a time.
         for (of, what, least) in [
             ("wait", "total_ns", 150),
             ("wait", "max_ns", 40),
@@ -190,8 +191,8 @@ fn numbers_are_those_on_paper() {
     }
 }
 
-/// The mutex is not held while a thread waits with it. Holds and wait fit into the run one after
-/// the other, however busy the machine is.
+/// The mutex is not held while a thread waits with it for a condition. The holds and the wait
+/// follow each other, so together they are not longer than the run, however busy the machine is.
 #[test]
 fn a_wait_for_a_condition_is_no_hold() {
     let place = Place::new();
@@ -239,7 +240,7 @@ fn callers_have_names_and_lines() {
     assert_eq!(outer, (&"worker_takes".into(), &line_of("worker").into()));
     assert_eq!(frames[2]["function"], "work");
     assert!(frames[0]["file"].as_str().unwrap().ends_with("watched.c"));
-    // The folded stacks say the same, and sum up to all that was waited.
+    // The folded stacks say the same, and their sum is the time of all waits.
     let folded = fs::read_to_string(folded).unwrap();
     let line = folded
         .lines()
@@ -275,7 +276,7 @@ fn other_views_and_limits() {
     says(&threads, &["waits for", " watched "]);
     let some = by(&["--min-contended", "5"]);
     assert!(some.contains("busy") && !some.contains("quiet"), "{some}");
-    // No row needs a reason, and no heading.
+    // Without rows there is no heading, and no explanation.
     for view in ["lock", "caller"] {
         let none = by(&["--by", view, "--min-contended", "100"]);
         let expected = [
@@ -295,7 +296,7 @@ fn other_views_and_limits() {
     assert!(fs::read_to_string(file).unwrap().contains("busy"));
 }
 
-/// A program that only tries never waits: what it finds taken is told all the same.
+/// A program that only tries never waits. The locks that it finds taken are reported all the same.
 #[test]
 fn failed_tries_are_told_by_caller_and_rank() {
     let place = Place::new();
@@ -311,7 +312,7 @@ fn failed_tries_are_told_by_caller_and_rank() {
             "50 of 51 tries failed",
             &by("80 %", "often"),
             &by("20 %", "seldom"),
-            // Who held it meanwhile.
+            // The holder during these tries.
             "held 100 %: in_vain",
         ];
         says_wrapped(said, &expected);
@@ -415,7 +416,7 @@ fn a_signal_shows_it_while_the_program_runs() {
 #[test]
 fn what_finds_no_place_is_said() {
     let place = Place::new();
-    // The C library's locks have no room for a note.
+    // The C library's locks have no room for a mark.
     let output = place.run(&["--lock", "pthread", "--max", "2"], "many");
     says(
         text(&output.stderr),
@@ -428,7 +429,7 @@ fn what_finds_no_place_is_said() {
         dropped > 3600 && locked + dropped == 20_000,
         "{locked} {dropped}"
     );
-    // Ours have: they share an entry.
+    // Our locks have one, so they share an entry.
     let output = place.run(&["--max", "2"], "many");
     let expected = ["nobody waited for share rows", " others)"];
     says(text(&output.stderr), &expected);
@@ -438,7 +439,7 @@ fn what_finds_no_place_is_said() {
     let [locked, others] = ["locked", "others"].map(|field| sum(locks(&report), field));
     assert_eq!((locked, shared), (20_000, 1));
     assert_eq!(others + locks(&report).len() as u64 - shared, 20_000);
-    // Those that end make room.
+    // Locks that end make room.
     place.run(&[], "short-lived");
     let report = place.json();
     assert_eq!(report["processes"][0]["dropped"]["locks"], 0);
@@ -447,7 +448,7 @@ fn what_finds_no_place_is_said() {
     assert!(locks(&report).len() < 200);
 }
 
-/// Ended locks keep entries of their own for a while, and may all have had the same address.
+/// Ended locks keep entries of their own for a while, even if all of them had the same address.
 #[test]
 fn locks_that_follow_each_other_at_one_address_all_count() {
     let place = Place::new();
@@ -459,11 +460,11 @@ fn locks_that_follow_each_other_at_one_address_all_count() {
     }
 }
 
-/// How often the program takes its locks if it is asked for nothing in particular.
+/// How often the program takes its locks without arguments.
 const IN_ALL: u64 = 3629;
 
-/// A program may take many locks when it starts: those that it waits for later are found all the
-/// same, with the names and the callers that they have.
+/// A program may take many locks when it starts. Locks that it waits for later are still found,
+/// with their names and callers.
 #[test]
 fn locks_of_the_start_leave_room_for_what_matters() {
     let place = Place::new();
@@ -477,8 +478,8 @@ fn locks_of_the_start_leave_room_for_what_matters() {
         let waits = list(&busy["callers"]).iter().find(|c| c["contended"] == 5);
         let frames = list(&waits.unwrap()["frames"]);
         assert_eq!(frames[1]["function"], "worker_takes", "{name}");
-        // What our mutexes do is never lost. Spinlocks, and what is the C library's, have no room
-        // for a note.
+        // Acquisitions of our mutexes are never lost. Spinlocks and the C library's locks have no
+        // room for a mark.
         let dropped = number(&report["processes"][0]["dropped"]["locks"]);
         let locked = sum(locks(&report), "locked");
         assert_eq!(locked + dropped, 20_000 + IN_ALL, "{name}");
@@ -548,7 +549,7 @@ fn crowds_are_counted() {
         // Another thread has released it.
         assert_eq!(lock(&report, "late")["held_by"], Value::Null, "{name}");
         let threads = list(&report["processes"][0]["threads"]);
-        // Those that ended first have made room for others.
+        // Threads that ended early have made room for others.
         let ended = &report["processes"][0]["ended_threads"];
         assert!(ended["count"].as_u64() >= Some(1500 - 1024), "{name}");
         assert_eq!(report["processes"][0]["threads_seen"], 1 + 600 + 1500);

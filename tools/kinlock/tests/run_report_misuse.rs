@@ -13,7 +13,7 @@ const SOURCE: &str = concat!(
     include_str!("programs/misused.c")
 );
 
-/// What is said of a run: the text, and each process in JSON.
+/// The report on a run: the text, and each process in JSON.
 struct Said {
     text: String,
     processes: Vec<Value>,
@@ -25,7 +25,7 @@ impl Place {
     }
 
     fn run(&self, lock: &str, flags: &[&str], mode: &str) -> Said {
-        // Of a program that deadlocks, nothing else would be seen but a test that never ends.
+        // With a timeout: a program that deadlocks would make the test hang.
         let reported = self.reported(&[&["--lock", lock], flags].concat(), &[mode]);
         let mut command = with_library(Command::new("timeout"));
         command.arg("300").arg(reported.get_program());
@@ -41,7 +41,7 @@ impl Place {
 }
 
 impl Said {
-    /// Of each misuse: what it is, of which lock, by which function of the program.
+    /// Each misuse with its lock and the function of the program that made it.
     fn misuses(&self) -> Vec<String> {
         let all = self.processes.iter().flat_map(|p| list(&p["misuses"]));
         all.map(|misuse| {
@@ -65,7 +65,8 @@ fn function(frames: &Value) -> &str {
 }
 
 const ALL: &[&str] = &support::ALL;
-/// The C library does not tell whether one of its spinlocks or reader-writer locks is held.
+/// The locks that show whether they are held: of the C library's spinlocks and reader-writer locks
+/// that is not known.
 const OURS: &[&str] = &["kinlock-mutex"];
 
 /// A test on our mutex, and the same on the other locks, which takes some minutes.
@@ -184,8 +185,8 @@ fn who_holds_a_misused_lock_and_since_where_is_told() {
     }
 }
 
-/// The functions of each step of the only circle: by which the lock is held, and the next asked
-/// for. A circle has no beginning.
+/// The functions of each step of the only circle: the one that took the lock, and the one that
+/// asked for the next. They are sorted, since a circle has no beginning.
 fn steps(said: &Said) -> Vec<[String; 4]> {
     let cycles = said.cycles();
     let [cycle] = cycles[..] else {
@@ -220,7 +221,7 @@ fn circles(chosen: &[&str]) {
     ];
     let circles: [(&str, &[[&str; 4]]); 7] = [
         ("circle", &[a_b, b_a]),
-        // When its order is first seen, the callers of a hot lock are not known. The next time they
+        // When an order of a hot lock is first seen, its callers are not known. The next time they
         // are.
         ("circle of a hot lock", &[a_b, b_a]),
         ("circle of three", &of_three),
@@ -251,7 +252,7 @@ fn circles(chosen: &[&str]) {
                 says(&said.text, &[taken, asked]);
             }
         }
-        // Nobody asked.
+        // The order of locks was not asked for.
         assert!(place.run(lock, &[], "circle").cycles().is_empty());
     }
 }
@@ -294,7 +295,8 @@ fn correct_programs(chosen: &[&str]) {
             "clones with owners",
             "forks and destroys",
         ] {
-            // The C library's mutexes have no room for what tells two at one address apart.
+            // The C library's mutexes have no room for the mark that tells two mutexes at one
+            // address apart.
             if *lock == "pthread" && mode == "constructed" {
                 continue;
             }

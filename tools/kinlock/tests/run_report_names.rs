@@ -1,5 +1,5 @@
-//! `kinlock run --report` on programs that were stripped: names from where debuggers find them, and
-//! what to install where there are none.
+//! `kinlock run --report` on stripped programs: names from where debuggers find them, and what to
+//! install if there are none.
 
 mod support;
 
@@ -50,13 +50,13 @@ impl Place {
         }
     }
 
-    /// Links the program to what was stripped from it, under the name that that has now.
+    /// Adds a link to the program that names the file with what was stripped, as it is called now.
     fn link(&self) {
         let link = format!("--add-gnu-debuglink={}", self.apart.display());
         done(Command::new("objcopy").arg(link).arg(&self.program));
     }
 
-    /// What the report says, as text and as JSON, with this folder as the cache of debuginfod.
+    /// The report as text and as JSON, with this folder as the cache of debuginfod.
     fn report(&self, cache: &Path) -> (String, Value) {
         let json = self.folder.path().join("json");
         let mut command = kinlock();
@@ -143,20 +143,21 @@ fn the_cache_of_debuginfod_is_used_where_it_is() {
     let cache = place.folder.path().join("cache");
     let entry = cache.join(place.build_id());
     fs::create_dir_all(&entry).unwrap();
-    // It notes by an empty file that no server has it. A proxy may have sent a page.
+    // An empty file in the cache means that no server has the information. A proxy may have sent a
+    // page instead.
     for text in ["", "a page of a proxy"] {
         fs::write(entry.join("debuginfo"), text).unwrap();
         place.has_no_names(&cache);
     }
     fs::copy(&place.apart, entry.join("debuginfo")).unwrap();
     place.has_names(&cache);
-    // Such a page does not hide the file beside the program.
+    // Such a page does not hide the file next to the program.
     fs::write(entry.join("debuginfo"), "a page of a proxy").unwrap();
     place.link();
     place.has_names(&cache);
 }
 
-/// Where its segments are far apart, the loader knows a program by several ranges of addresses.
+/// The loader knows a program whose segments are far apart by several ranges of addresses.
 #[test]
 fn a_program_with_gaps_has_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -193,7 +194,7 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-/// The loader knows a library by the path that it was loaded by, which may begin anywhere.
+/// The loader knows a library by the path by which it was loaded, which may be relative.
 #[test]
 fn a_library_with_a_relative_path_has_names() {
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -223,15 +224,15 @@ fn a_library_with_moved_headers_is_survived() {
     let moved = with_moved_headers(fs::read(&library).unwrap());
     fs::remove_file(&library).unwrap();
     fs::write(&library, moved).unwrap();
-    // The loader takes it.
+    // The loader accepts the library.
     done(Command::new(&program).arg(folder.path()));
     let mut command = kinlock();
     command.args(["run", "--report"]).arg(program);
     done(command.arg(folder.path()));
 }
 
-/// An ELF file with the program headers at its end, and a segment that loads them. A segment that
-/// is not needed makes room for that one.
+/// Moves the program headers of an ELF file to its end, with a segment that loads them. That
+/// segment replaces one that is not needed.
 fn with_moved_headers(mut file: Vec<u8>) -> Vec<u8> {
     const ENTRY: usize = 56;
     const LOAD: u32 = 1;

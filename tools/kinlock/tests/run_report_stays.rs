@@ -27,7 +27,7 @@ impl Place {
         output
     }
 
-    /// Of each process, how often it took locks.
+    /// How often each process took locks.
     fn locked(&self) -> Vec<u64> {
         let report = self.json();
         let processes = list(&report["processes"]).iter();
@@ -49,9 +49,9 @@ fn threads_that_lock_first_together_are_all_counted() {
             assert_eq!(place.locked(), [locked]);
             let report = place.json();
             let process = &report["processes"][0];
-            // And the one that waits for their ends.
+            // One more thread waits for their ends.
             assert_eq!(process["threads_seen"], threads + 1);
-            // What callers waited is estimated, but no more than what is known.
+            // The waits of callers are estimated, but together are at most the known sum.
             let lock = &process["locks"][0];
             let callers = list(&lock["callers"]);
             assert!(sum(callers, "wait_ns") <= number(&lock["wait"]["total_ns"]));
@@ -92,13 +92,13 @@ fn what_threads_did_that_ended_is_kept() {
     let expected = [
         " that ended)",
         "3,001 threads took 1 lock 1 time in",
-        // All but the first acquisition waited, and ran out of time.
+        // All acquisitions but the first waited, and timed out.
         "; 100 % were found taken",
     ];
     says_wrapped(text(&output.stderr), &expected);
 }
 
-/// Two hundred threads waited for half a second each; all others lived for less than that.
+/// Two hundred threads wait for half a second each; all others live for a shorter time.
 #[test]
 fn threads_that_ended_count_in_a_limit() {
     let place = Place::new();
@@ -109,7 +109,7 @@ fn threads_that_ended_count_in_a_limit() {
     says(said, &["kinlock: --fail-if 'wait > 10 %': it is "]);
 }
 
-/// A program may forbid all but root to look at it.
+/// A program may forbid everybody but root to look at it.
 #[test]
 fn alarms_that_cannot_be_are_told() {
     let place = Place::new();
@@ -131,7 +131,7 @@ fn alarms_that_cannot_be_are_told() {
     assert!(said.next().is_none());
 }
 
-/// No limit is kept by what was not measured.
+/// If something was not measured, each limit on it counts as exceeded.
 #[test]
 fn what_was_not_measured_exceeds_each_limit() {
     let place = Place::new();
@@ -194,7 +194,7 @@ fn a_process_without_locks_is_a_line() {
     assert_eq!(table.trim().lines().count(), 1, "{table}");
 }
 
-/// Servers end their processes by signals: then it is the title of the last new lock.
+/// Servers end their processes by signals. Then the title is the one at the last new lock.
 #[test]
 fn a_process_is_called_by_its_last_title() {
     let place = Place::new();
@@ -243,7 +243,7 @@ fn in_memory_of(size: &str, command: &Command) -> Option<Command> {
     Some(outer)
 }
 
-/// What a program says on stderr that ends well in a file system for tables of that size.
+/// The stderr of a program that succeeds with a file system for tables of that size.
 fn said_in(size: &str, place: &Place, words: &[&str]) -> Option<String> {
     let output = in_memory_of(size, &place.reported(&[], words))?.output();
     let output = output.unwrap();
@@ -271,7 +271,7 @@ fn two_hundred_children_fit_in_64_mib() {
     assert_eq!(place.json()["without_table"], 0);
 }
 
-/// Where another file has filled the memory before the command starts.
+/// Another file has filled the memory before the command starts.
 #[test]
 fn a_file_system_that_is_full_already_is_not_used() {
     let place = Place::new();
@@ -288,7 +288,7 @@ fn a_file_system_that_is_full_already_is_not_used() {
     assert_eq!(place.locked(), [2000]);
 }
 
-/// As in a build root.
+/// There may be no /proc in a build root.
 #[test]
 fn there_may_be_no_proc() {
     let place = Place::new();
@@ -302,7 +302,7 @@ fn there_may_be_no_proc() {
         eprintln!("WARNING: no mount is permitted: a system without /proc is NOT tested");
         return;
     }
-    // It has to find its library, as an installed one does.
+    // The command has to find its library as an installed command does.
     let tree = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let [command, library] =
         ["bin/kinlock", "lib/kinlock/libkinlock_preload.so"].map(|name| tree.path().join(name));
@@ -330,14 +330,15 @@ fn there_may_be_no_proc() {
         assert_eq!(text(&output.stdout), "2000\n", "{words:?}: {output:?}");
     }
     assert_eq!(place.locked(), [2000]);
-    // Names are there, too: the program's file is found.
+    // There are names, too: the program's file is found.
     let name = &place.json()["processes"][0]["locks"][0]["name"];
     assert!(!name.as_str().unwrap().contains("0x"), "{name}");
     let output = without(&[command, "report", "1"]);
     says(text(&output.stderr), &["there is no /proc"]);
 }
 
-/// As in a container without `/dev/shm`: a mapping there is not seen as a use of the file.
+/// As in a container without `/dev/shm`: in an overlay a mapping does not count as a use of the
+/// file.
 #[test]
 fn tables_in_an_overlay_are_kept_until_the_report() {
     let place = Place::new();
@@ -382,7 +383,7 @@ fn a_full_file_system_is_a_line_in_the_report() {
     }
 }
 
-/// Memory ends in the middle of anything: of a thread's tallies, of a lock, of a path.
+/// Memory may run out anywhere: in a thread's tallies, in a lock, in a path.
 #[test]
 fn a_full_file_system_ends_no_process() {
     let place = Place::new();
@@ -393,7 +394,7 @@ fn a_full_file_system_ends_no_process() {
     }
 }
 
-/// Where the tables of a running program are.
+/// The folder with the tables of a running program.
 fn folder_of(program: u32) -> Option<PathBuf> {
     let environment = fs::read(format!("/proc/{program}/environ")).ok()?;
     let mut entries = environment.split(|&byte| byte == 0);
@@ -408,7 +409,7 @@ fn ready(place: &Place, children: &str) -> (Running, PathBuf) {
     assert_eq!(first, "ready");
     let children = format!("/proc/{0}/task/{0}/children", running.child.id());
     let program = fs::read_to_string(children).unwrap();
-    // One of them is the command's own.
+    // One of the children is the command's witness.
     let mut children = program.split_whitespace().map(|pid| pid.parse().unwrap());
     let folder = children.find_map(folder_of).unwrap();
     (running, folder)
@@ -419,7 +420,7 @@ fn tables_go_when_their_processes_end() {
     let place = Place::new();
     let (running, folder) = ready(&place, "50");
     let names = || support::files(&folder);
-    // That of the parent, and what all share.
+    // The parent's table, and the file that all share.
     until("50 tables stay", || names().len() == 2);
     running.end();
     assert!(!folder.exists());
@@ -448,7 +449,7 @@ fn what_a_killed_command_left_is_removed_by_the_next() {
 #[test]
 fn a_daemon_is_named_and_left_in_peace() {
     let place = Place::new();
-    // One that has locked, and one that has not.
+    // A child that has taken locks, and one that has not.
     for (locks, expected) in [("600", vec![1, 600]), ("0", vec![1])] {
         let errors = place.file("errors");
         let mut command = place.reported(&[], &["daemon", locks]);

@@ -1,5 +1,5 @@
-//! `kinlock run --report` and `kinlock report` among other programs: what these leave and name may
-//! be meant to hold the command up, or to act on a terminal.
+//! `kinlock run --report` and `kinlock report` among hostile programs: their files may be meant to
+//! block the command, and their names to act on a terminal.
 
 mod support;
 
@@ -15,7 +15,8 @@ use std::process::{Child, Stdio};
 use serde_json::Value;
 use support::{compiled, kinlock, list, pipe_at, send, until};
 
-/// Takes a lock by a thread with a name that would act; says so, and waits for the end of stdin.
+/// Takes a lock in a thread whose name has control characters, says so, and waits for the end of
+/// stdin.
 const SOURCE: &str = r#"
     #define _GNU_SOURCE
     #include <pthread.h>
@@ -41,7 +42,7 @@ fn program(folder: &Path, name: &OsStr) -> PathBuf {
     program
 }
 
-/// Ends a command that did not end by itself.
+/// Kills a command that has not ended of its own accord.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -136,7 +137,7 @@ fn an_output_that_nobody_reads_leaves_the_command_to_its_signals() {
         let mut options = File::options();
         options.read(true).write(write).open(&pipe).unwrap()
     };
-    // Read and written, it is opened at once.
+    // Opening it for reading and writing does not block.
     let mut full = options(true);
     fill(&full);
     let mut command = kinlock();
@@ -146,7 +147,7 @@ fn an_output_that_nobody_reads_leaves_the_command_to_its_signals() {
     let mut child = Ended(command.stderr(Stdio::piped()).spawn().unwrap());
     let mut said = BufReader::new(child.0.stdout.take().unwrap()).lines();
     assert_eq!(said.next().unwrap().unwrap(), "locked");
-    // It is held up by a report while the program runs, and passes signals on.
+    // A report blocks while the program runs, and the command still passes signals on.
     send(&child.0, libc::SIGUSR1);
     let mut stderr = BufReader::new(child.0.stderr.take().unwrap());
     let mut line = String::new();
@@ -159,7 +160,7 @@ fn an_output_that_nobody_reads_leaves_the_command_to_its_signals() {
     let ended = std::thread::spawn(move || said.next().is_none());
     until("the program ends", || ended.is_finished());
     assert!(ended.join().unwrap());
-    // And by the one at the end. The first signals may have been meant for the program.
+    // The report at the end blocks, too. The first signals may have been meant for the program.
     let mut status = None;
     until("a signal ends it", || {
         send(&child.0, libc::SIGTERM);

@@ -1,5 +1,5 @@
-//! `kinlock run --report`: reader-writer locks, and what is no lock but waited for, of a program
-//! whose waits can be counted on paper.
+//! `kinlock run --report`: reader-writer locks, and objects that are waited for and are not locks,
+//! in a program whose waits can be counted on paper.
 
 mod support;
 
@@ -13,7 +13,7 @@ const SOURCE: &str = concat!(
     include_str!("programs/waits.c")
 );
 
-/// What is said of a run: the text, and the process in JSON.
+/// The report on a run: the text, and the process in JSON.
 struct Said {
     text: String,
     process: Value,
@@ -53,12 +53,12 @@ impl Said {
         found.unwrap_or_else(|| panic!("no {side} of cache: {:#}", self.process))
     }
 
-    /// What is no lock.
+    /// An object that is not a lock.
     fn waited(&self, name: &str) -> &Value {
         named(&self.process["waits"], name)
     }
 
-    /// How long threads waited for what is no lock of this kind, in ms.
+    /// How long threads waited for objects of this kind, which is not a lock, in ms.
     fn other_ms(&self, kind: &str) -> u64 {
         let threads = list(&self.process["threads"]).iter();
         let all = threads.chain([&self.process["ended_threads"]]);
@@ -72,7 +72,7 @@ fn total_ms(of: &Value) -> u64 {
     number(&of["wait"]["total_ns"]) / 1_000_000
 }
 
-/// The function of the program that waited for it longest.
+/// The function of the program that waited longest for a lock or object.
 fn waiter(of: &Value) -> &str {
     let frames = list(&list(&of["callers"])[0]["frames"]);
     frames[0]["function"].as_str().unwrap()
@@ -84,7 +84,7 @@ fn readers_and_writers_are_told_apart() {
     for lock in ALL {
         let said = place.run(&["--lock", lock], &["rwlock"]);
         let (reads, writes) = (said.cache("read"), said.cache("write"));
-        // Three that waited, two of the main thread, and five that are one hold.
+        // Three reads that waited, two by the main thread, and five that are one hold.
         has(reads, &[("locked", 10), ("contended", 3)], lock);
         has(reads, &[("threads", 2), ("changed_owner", 0)], lock);
         has(
@@ -119,14 +119,14 @@ fn readers_and_writers_are_told_apart() {
     }
 }
 
-/// Most acquisitions are only counted. None of them is lost, and no hold stays behind.
+/// Most acquisitions are only counted. None of them is lost, and no lock seems held afterwards.
 #[test]
 fn what_is_free_each_time_is_counted() {
     let place = Place::new();
     for lock in ALL {
         let said = place.run(&["--lock", lock], &["often"]);
         let row = |name| named(&said.process["locks"], name);
-        // Changes of the owner are counted where a lock is not only read.
+        // Changes of the owner are counted except for readers.
         for (row, locked, changed) in [
             (said.cache("read"), 4500, 0),
             (said.cache("write"), 2000, 1),
@@ -152,7 +152,7 @@ fn what_is_free_each_time_is_counted() {
 #[test]
 fn a_starved_writer_is_seen() {
     let place = Place::new();
-    // The C library lets all of these readers go ahead.
+    // The C library lets all of these readers overtake the writer.
     let said = place.run(&["--rwlock", "glibc"], &["starved", "40"]);
     let (reads, writes) = (said.cache("read"), said.cache("write"));
     has(reads, &[("locked", 41), ("contended", 0)], "glibc");
@@ -163,7 +163,7 @@ fn a_starved_writer_is_seen() {
         "{writes:#}"
     );
     assert_eq!(waiter(writes), "updates");
-    // Ours has each of them wait for the writer first.
+    // With ours, each reader first waits for the writer.
     let said = place.run(&[], &["starved", "3"]);
     let (reads, writes) = (said.cache("read"), said.cache("write"));
     has(reads, &[("locked", 4), ("contended", 3)], "ours");
@@ -196,7 +196,7 @@ fn waits_for_work_are_no_waits_for_locks() {
         assert_eq!(waiter(jobs), "idles", "{lock}");
         assert!(total_ms(jobs) >= 100, "{lock}: {jobs:#}");
         assert!(said.other_ms("condvar") >= 100, "{lock}");
-        // The locks are told apart from that, and come first.
+        // Locks have a list of their own.
         let locks = list(&said.process["locks"]);
         let names: Vec<_> = locks.iter().map(|lock| &lock["name"]).collect();
         assert_eq!(names, ["jobs_lock"], "{lock}");
@@ -232,7 +232,7 @@ fn barriers_semaphores_and_joins_are_there() {
 
         let said = place.run(&["--lock", lock], &["semaphore"]);
         let tickets = said.waited("tickets");
-        // Six found it free, four waited, one gave up, and one was cancelled.
+        // Six calls found it free, four waited, one gave up, and one was cancelled.
         has(
             tickets,
             &[("calls", 12), ("waited", 6), ("timeouts", 1)],
@@ -259,7 +259,7 @@ fn barriers_semaphores_and_joins_are_there() {
     }
 }
 
-/// What the picture of who waits for whom says.
+/// The text of the picture of who waits for whom.
 fn picture(page: &str) -> &str {
     let begin = page.find("<b>Who waits for whom.</b>").expect(page);
     let end = page[begin..].find("</figure>").unwrap();
@@ -286,7 +286,7 @@ fn the_page_has_all_that_threads_wait_for() {
         ],
     );
     says(picture(&text), &["cache to read", "cache to write"]);
-    // Writers that wait behind readers wait for what reads.
+    // Writers that wait behind readers are shown as waiting for the functions that read.
     let text = page(&["--rwlock", "glibc"], &["starved", "40"]);
     says(picture(&text), &["updates (", "cache to write", "starve ("]);
     let text = page(&[], &["condvar"]);
@@ -311,7 +311,7 @@ fn the_page_has_all_that_threads_wait_for() {
     says(&text, &["<h4>1 tickets</h4>", "waiting: ", "tickets</td>"]);
 }
 
-/// A hold ends with the release, or with the thread, whichever thread goes on.
+/// A hold ends with the release, by whichever thread, or with the end of the thread.
 #[test]
 fn what_another_thread_ends_is_held_by_none() {
     let place = Place::new();
@@ -376,7 +376,7 @@ fn threads_have_a_column_for_each_kind_of_wait() {
     let columns = ["other waits", "semaphores", "joins", "waits for"];
     says(&said.text, &columns);
     assert!(!said.text.contains("barriers"), "{}", said.text);
-    // What a thread waits for when the process is killed.
+    // The object that a thread waits for when the process is killed.
     let said = place.run(&[], &["waiting"]);
     let tickets = said.waited("tickets");
     has(tickets, &[("waited", 0)], "waiting");

@@ -131,7 +131,7 @@ fn a_measured_machine_is_written() {
     );
     let least = costs.modified[0].min(costs.last_level);
     assert!(least >= costs.own_cache, "{costs:?}");
-    // The file alone on standard output, and the machine in the report.
+    // Only the machine file is on standard output, and the machine is in the report.
     let words = ["--measure", "--machine-file", "-", "--json", file];
     let text = String::from_utf8(topology(&words, &[]).stdout).unwrap();
     assert!(text.starts_with("name = \"this\""), "{text}");

@@ -1,8 +1,8 @@
-//! Other busy processes, as all servers have them.
+//! Background load: CPU-bound processes, as all servers have them.
 //!
-//! A busy process is the program itself with the words `hog PID`, on which it has to call
-//! [`be_busy`]. It ends with the process that started it, whatever ends that, and not before:
-//! Ctrl-C reaches the whole group while a round is completed.
+//! A busy process is the program itself with the arguments `hog PID`, for which it has to call
+//! [`be_busy`]. It ends when the process that started it ends, in whatever way, and ignores Ctrl-C:
+//! that signal reaches the whole process group, while the round under way is still completed.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -28,7 +28,7 @@ pub fn be_busy(parent: u32) -> anyhow::Result<()> {
     }
     // A parent that ended before that call sends nothing.
     while parent_id() == parent {
-        // Not with `spin_loop`: it leaves a part of the core to others.
+        // No `spin_loop`: it leaves a part of the core to the sibling hardware thread.
         (0..10_000_000).for_each(|n| {
             black_box(n);
         });
@@ -36,11 +36,12 @@ pub fn be_busy(parent: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Busy processes that run.
+/// Running busy processes.
 pub struct Hogs(Vec<Child>);
 
 impl Hogs {
-    /// Starts `number` busy processes, from the thread that lives as long as the process.
+    /// Starts `number` busy processes. The calling thread must live as long as this process: they
+    /// end with the thread that has started them.
     pub fn start(number: usize) -> anyhow::Result<Self> {
         let mut hogs = Self(Vec::with_capacity(number));
         for _ in 0..number {
@@ -55,7 +56,7 @@ impl Hogs {
         Ok(hogs)
     }
 
-    /// Ends them. Returns a warning if some had ended already.
+    /// Ends the processes. Returns a warning if some had ended already.
     pub fn end(mut self) -> Option<String> {
         let ended = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
         let ended = self.0.iter_mut().map(ended).filter(|&ended| ended).count();

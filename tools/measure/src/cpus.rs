@@ -37,7 +37,7 @@ pub fn pin_to(cpu: usize) -> bool {
 
 /// The processor as it names itself.
 pub fn model() -> String {
-    // ARM kernels name the maker and the part, not the model.
+    // ARM kernels give the maker and the part instead of the model.
     let part = || {
         let (maker, part) = (info("CPU implementer")?, info("CPU part")?);
         Some(format!("implementer {maker} part {part}"))
@@ -46,7 +46,7 @@ pub fn model() -> String {
     model.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// What the kernel says of its first CPU under this name.
+/// The value of this field for the first CPU in `/proc/cpuinfo`.
 pub fn info(key: &str) -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;
     info.lines().find_map(|line| {

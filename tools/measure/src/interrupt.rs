@@ -26,7 +26,7 @@ pub enum Signal {
     /// Ctrl-C.
     #[serde(rename = "SIGINT")]
     Interrupt = libc::SIGINT,
-    /// A supervisor, a time limit.
+    /// Sent by a supervisor or a time limit.
     #[serde(rename = "SIGTERM")]
     Terminate = libc::SIGTERM,
     /// The terminal or the connection is gone.
@@ -54,11 +54,11 @@ impl Signal {
     }
 }
 
-/// How long a round under way may go on after the first signal. Usual rounds are shorter.
+/// How long the round under way may go on after the first signal. Most rounds are shorter.
 const GRACE: Duration = Duration::from_secs(1);
 /// A second signal within this time belongs to the first.
 const TOGETHER: Duration = Duration::from_millis(300);
-/// How often a pause looks for a signal.
+/// The interval at which a pause checks for a signal.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Whether a run goes on.
@@ -94,7 +94,7 @@ pub fn listen() {
     }
 }
 
-/// The signals that [`listen`] has changed end the process again.
+/// Restores the default action of the signals that [`listen`] has changed.
 pub fn listen_no_more() {
     for signal in Signal::ALL {
         // SAFETY: invariant 2.
@@ -137,7 +137,7 @@ pub fn state() -> State {
         return State::Going;
     };
     TOLD.call_once(|| {
-        // Over the progress bar, which draws itself again below.
+        // Clears the progress bar's line; the bar draws itself again below.
         let is_terminal = std::io::stderr().is_terminal();
         let clear = if is_terminal { "\r\x1b[K" } else { "" };
         let name = signal.name();

@@ -1,4 +1,4 @@
-//! What the command `kinlock` and the laboratory measure with.
+//! What the command `kinlock` and the laboratory need to measure.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -7,12 +7,12 @@
 //! | [`cpus`] | the CPUs that this process may use |
 //! | [`interrupt`] | signals end a run after the round under way |
 //! | [`rounds`] | each subject once per round, in random order |
-//! | [`background`] | other busy processes during a measurement |
+//! | [`background`] | background load during a measurement |
 //! | [`progress`] | a progress bar on a terminal |
 //! | [`machine`] | a machine as a text file, and this machine measured as one |
 //! | [`workloads`] | workloads that are both measured and simulated or tortured |
 
-// The commands alone use it: what a name says needs no sentence.
+// Only the two commands use this crate, so an item whose name says enough has no comment.
 #![allow(missing_docs)]
 
 pub mod background;

@@ -1,8 +1,8 @@
-//! What a machine is made of: its shape, and what everything on it costs.
+//! A machine: its shape, and the costs of operations on it.
 //!
-//! A machine is a text file. Every number stands beside its origin: published with its source,
-//! fitted with what it was fitted on, measured, or assumed. [`Machine::measure`] makes one of the
-//! host. The format is described in `docs/guide/machines.md`.
+//! A machine is a text file. It has an origin for every number: published, with the source; fitted,
+//! with what it was fitted to; measured; or assumed. [`Machine::measure`] makes a machine of the
+//! host. `docs/guide/machines.md` describes the format.
 
 mod costs;
 mod file;
@@ -39,7 +39,7 @@ impl Machine {
     /// The most bytes that a machine file may have.
     pub const MAX_FILE: u64 = 1 << 20;
 
-    /// The host: its shape is read, its latencies are measured, which takes up to two seconds.
+    /// The host. Its shape is read, and its latencies are measured, which takes up to two seconds.
     ///
     /// # Errors
     ///
@@ -68,8 +68,8 @@ impl Machine {
         file::parse(origin, text)
     }
 
-    /// The machine as a file that [`parse`](Self::parse) reads, with the numbers that it was made
-    /// of.
+    /// The machine as a file that [`parse`](Self::parse) reads, with the numbers from which it was
+    /// made.
     pub fn to_toml(&self) -> String {
         let number = |name| self.parameters.iter().find(|p| p.name == name).cloned();
         let Machine {
@@ -82,8 +82,8 @@ impl Machine {
         file::text(name, about, costs.clock_mhz, shape, number)
     }
 
-    /// Makes the number that is called `name` in machine files `factor` times as large, if there is
-    /// such a number. A percentage stays at 100 or above.
+    /// Multiplies the number that is called `name` in machine files by `factor`, if there is such a
+    /// number. A percentage stays at 100 or above.
     pub fn scale(&mut self, name: &str, factor: f64) {
         let least = if Costs::is_percentage(name) { 100 } else { 0 };
         if let Some(cost) = self.costs.named(name) {
@@ -91,8 +91,8 @@ impl Machine {
         }
     }
 
-    /// The same machine with everything between sockets taking `factor` times as long: for bands
-    /// over plausible latencies.
+    /// The same machine with all latencies between sockets multiplied by `factor`, for bands over
+    /// plausible latencies.
     #[must_use]
     pub fn with_remote_latency(mut self, factor: f64) -> Machine {
         let scale = |c: &mut u64| *c = (*c as f64 * factor).round() as u64;
@@ -120,7 +120,7 @@ pub struct Parameter {
     pub value: String,
     /// Where it comes from.
     pub origin: Origin,
-    /// The source, what it was fitted on, or why it is assumed.
+    /// The source, what it was fitted to, or why it is assumed.
     pub source: String,
 }
 
@@ -132,7 +132,7 @@ pub enum Origin {
     Published,
     /// Measured on this very machine.
     Measured,
-    /// Fitted: the source says on what.
+    /// Fitted; the source says to what.
     Fitted,
     /// Plausible, from machines of the same kind.
     Assumed,
@@ -182,7 +182,7 @@ impl MachineEntry {
     }
 }
 
-/// A machine file is wrong, there is none, or the host cannot be measured. Its text is one line.
+/// A machine file is wrong or missing, or the host cannot be measured. The message is one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineError(String);
 
@@ -217,7 +217,8 @@ fn read(path: &str, known: &[&str]) -> Result<String, MachineError> {
         _ => wrong(e.to_string()),
     };
     let mut bytes = Vec::new();
-    // A byte more than allowed tells whether there is more; files such as /dev/zero have no size.
+    // One byte more than allowed is read, to find out whether the file is too long: files such as
+    // /dev/zero have no size.
     let mut file = File::open(path)
         .map_err(failed)?
         .take(Machine::MAX_FILE + 1);

@@ -1,15 +1,15 @@
 //! Repeatable random numbers, for everything outside the lock library: simulation, benchmarks,
 //! torture.
 //!
-//! None of it is fit for secrets.
+//! They are not fit for secrets.
 
 /// A small, fast generator (xorshift64*). The same seed gives the same numbers on every host.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator whose state is `seed`. Similar seeds give similar first numbers; for those there
-    /// is [`stream`](Self::stream).
+    /// A generator whose state is `seed`. Similar seeds give similar first numbers; use
+    /// [`stream`](Self::stream) for them.
     #[inline]
     pub const fn new(seed: u64) -> Self {
         Random(seed)
@@ -22,7 +22,7 @@ impl Random {
     }
 
     /// The next number, of 48 bits.
-    // Not an iterator: it never ends, and callers want a number rather than an `Option`.
+    // Not `Iterator::next`: the numbers never end, and callers want a number, not an `Option`.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> u64 {
@@ -84,8 +84,8 @@ impl Random {
 /// A number of the exponential distribution with mean 1, from some numbers that `unit` draws from 0
 /// up to but not including 1.
 ///
-/// This is von Neumann's method. It compares numbers and takes no logarithm: the last bit of a
-/// logarithm depends on the processor, and simulations give the same everywhere.
+/// This is von Neumann's method. It compares numbers and takes no logarithm, since the last bit of
+/// a logarithm depends on the processor, and simulations must give the same results everywhere.
 pub fn exponential(mut unit: impl FnMut() -> f64) -> f64 {
     let mut whole = 0.0;
     loop {

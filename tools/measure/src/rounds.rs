@@ -1,5 +1,5 @@
-//! The rounds of a cell: every subject once per round, in random order; every second round in the
-//! reverse of the order before, so that in each pair a steady drift favours nobody.
+//! The rounds of a cell: every subject runs once per round, in random order. Every second round
+//! reverses the order of the round before it, so that a steady drift favours no subject of a pair.
 //!
 //! Only complete rounds count: a ratio needs both of its throughputs from the same round.
 
@@ -29,7 +29,7 @@ pub struct Slot {
 pub type Placed<S> = (usize, S);
 
 impl Rounds {
-    /// A run of which `asked` rounds are asked for, over all cells, and none is done yet.
+    /// A run that is asked for `asked` rounds over all cells, and has not done any.
     pub fn of(asked: usize) -> Self {
         Self {
             asked,
@@ -56,8 +56,8 @@ impl Rounds {
         self.run_until(rounds, subjects, order_rng, sample, |_| false)
     }
 
-    /// The same until `is_enough` says so of the samples after a round. Rounds that are not needed
-    /// then count as not asked for.
+    /// The same, but ends early when `is_enough` returns true for the samples after a round. The
+    /// remaining rounds then count as not asked for.
     pub fn run_until<S>(
         &mut self,
         most: usize,
@@ -115,7 +115,7 @@ pub struct Extent {
     pub rounds_asked: usize,
     /// Rounds that are complete: the report rests on them.
     pub rounds_done: usize,
-    /// The signal that ended the run before all was done.
+    /// The signal that ended the run early.
     pub interrupted_by: Option<Signal>,
 }
 
@@ -137,7 +137,7 @@ impl Extent {
         ))
     }
 
-    /// How many rounds a cell has, in words, where `asked` rounds were asked for.
+    /// How many rounds a cell has, in words, if `asked` rounds were asked for.
     pub fn rounds_per_cell(&self, asked: usize) -> String {
         match self.rounds_done < self.rounds_asked {
             true => format!("up to {asked} rounds"),
@@ -164,8 +164,8 @@ mod tests {
         static STATE: Cell<State> = const { Cell::new(State::Going) };
     }
 
-    /// Three subjects, four rounds. `states` has the states that begin with a measurement, counted
-    /// from 1. Returns what was measured, and how many rounds are done.
+    /// Runs three subjects for four rounds. Each entry of `states` is a measurement, counted from
+    /// 1, and the state that begins with it. Returns the samples, and how many rounds are done.
     fn run(states: &[(usize, State)]) -> (Vec<Vec<Placed<usize>>>, usize) {
         let mut rounds = Rounds {
             state: || STATE.get(),

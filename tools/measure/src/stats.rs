@@ -14,7 +14,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of at least one value.
+    /// The summary of at least one value.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let sorted = sorted(values);
         let n = sorted.len();
@@ -38,7 +38,7 @@ fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     sorted
 }
 
-/// The range of the middle half of at least one value; of less than four values, their whole range.
+/// The range of the middle half of at least one value. Fewer than four values: their whole range.
 fn middle_half(values: impl IntoIterator<Item = f64>) -> RangeInclusive<f64> {
     let sorted = sorted(values);
     let n = sorted.len();
@@ -52,7 +52,7 @@ pub fn is_noisy(ratios: impl IntoIterator<Item = f64>) -> bool {
     usual.contains(&1.0) && *usual.end() > 1.1 * usual.start()
 }
 
-/// Of at least one value.
+/// The geometric mean of at least one value.
 pub fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     let n = values.len() as f64;
     (values.map(f64::ln).sum::<f64>() / n).exp()
@@ -63,12 +63,12 @@ pub fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 pub struct Fairness {
     /// Jain's index: 1 if all threads did the same number of operations, 1/n if one did all.
     pub jain: f64,
-    /// The slowest thread's operations over the mean.
+    /// The slowest thread's operations, divided by the mean.
     pub min_over_mean: f64,
 }
 
 impl Fairness {
-    /// Of the sums over rounds of operations per thread.
+    /// The fairness of each thread's operations, summed over rounds.
     pub fn over<'a>(rounds: impl IntoIterator<Item = &'a [u64]>) -> Self {
         let mut sums = Vec::new();
         for ops in rounds {
@@ -80,7 +80,7 @@ impl Fairness {
         Self::of(&sums)
     }
 
-    /// Of operations per thread; perfect if no thread did anything.
+    /// The fairness of operations per thread; perfect if no thread did anything.
     pub fn of(ops: &[u64]) -> Self {
         let sum: f64 = ops.iter().map(|&n| n as f64).sum();
         let squares: f64 = ops.iter().map(|&n| (n as f64).powi(2)).sum();

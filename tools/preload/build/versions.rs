@@ -196,7 +196,7 @@ fn assemble(folder: &Path, text: &str) -> PathBuf {
     objects.into_iter().next().expect("one object")
 }
 
-/// The arguments that make rustc link by lld: none if it does that by default. `None`: it cannot.
+/// The arguments that make rustc link with lld; empty if that is the default. `None`: it cannot.
 fn arguments_for_lld() -> Option<Vec<&'static str>> {
     let flags = variable("CARGO_ENCODED_RUSTFLAGS");
     if flags.contains("fuse-ld=") {

@@ -1,4 +1,4 @@
-//! The environment of the process: what only this library needs of it.
+//! The part of the process's environment that only this library needs.
 
 use crate::libc::lookup;
 use core::cell::Cell;
@@ -25,8 +25,8 @@ pub(crate) fn leave_children_alone() {
     // folders for it.
     let path = lookup::own_path();
     let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    // SAFETY: invariant 7; the entry is writable memory of the process. Cells, since other
-    // pointers to it exist.
+    // SAFETY: invariant 7; the entry is writable memory of the process. It is accessed as cells,
+    // since other pointers to it exist.
     let bytes = unsafe { core::slice::from_raw_parts(*place as *const Cell<u8>, length + 1) };
     let is_end = |byte: u8| byte == b':' || byte == b' ' || byte == 0;
     let (mut kept, mut from) = (NAME.len(), NAME.len());

@@ -12,7 +12,7 @@
 //! - `start.rs`: the constructor, the destructor, and `_exit`.
 //! - `dispatch/`: the exported functions. Each decides whose the object is (ours, or *delegated* to
 //!   the C library) and whether the call is *traced*.
-//! - `posix/`: what POSIX says of objects that are ours: kinds, error codes, time limits and
+//! - `posix/`: what POSIX demands of objects that are ours: kinds, error codes, time limits and
 //!   cancellation. It runs on the locks of `kinlock_core`.
 //! - `traced/`: the counts, and the calls of `kinlock_recorder`, which notes what the contention
 //!   report says. This layer knows a lock by its address, and neither takes nor releases one.
@@ -21,10 +21,10 @@
 //! - `mode.rs`, `environment.rs`, `thread.rs`, `time.rs`: the mode of the process, its environment,
 //!   what belongs to a thread, and time limits.
 //!
-//! # The way of a lock
+//! # One call followed
 //!
-//! From the call of `pthread_mutex_lock` to the futex, for a normal mutex of ours that is held.
-//! Each line has a file, a function, and what it decides.
+//! From `pthread_mutex_lock` to the futex, for a normal mutex of ours that is held. Each line has a
+//! file, a function, and what the function decides.
 //!
 //! 1. `dispatch/mutex.rs`, `pthread_mutex_lock`: is it the usual case (`path`), and is the mutex
 //!    free (`lock_at_once`)?
@@ -33,8 +33,7 @@
 //! 4. `posix/cancel.rs`, `wait`: may the thread queue? A thread that can be cancelled at any
 //!    instruction may not: it tries and sleeps until it has the mutex.
 //! 5. `posix/mutex.rs`, `Mutex::queue_until`: has the time limit expired (`time.rs`)?
-//! 6. `kinlock_core`, `QueuedMutex::queue_until`: all else. When to spin, to queue, and to sleep on
-//!    a futex is described there.
+//! 6. `kinlock_core`, `QueuedMutex::queue_until`: when to spin, to queue, and to sleep on a futex.
 //!
 //! A recursive or error-checking mutex goes from 1 to `Mutex::lock_owned` in `posix/mutex.rs`,
 //! which compares the owner, and on to 3. A mutex that is reported on goes from 1 to

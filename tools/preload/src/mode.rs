@@ -1,10 +1,9 @@
 //! Which locks the process runs on, and whether they are traced.
 //!
 //! The mode is chosen once, by the first call that the library intercepts
-//! ([`choice`](crate::dispatch::choice)), and does not change afterwards, but for one bit: in a
-//! process that [stands by](kinlock_report::Switch), the command sets and clears [`REPORTS`]. The
-//! mode is one word, so that a fast path tests with a single load that nothing but the usual case
-//! applies.
+//! ([`choice`](crate::dispatch::choice)). After that only one bit changes: in a process that
+//! [stands by](kinlock_report::Switch), the command sets and clears [`REPORTS`]. The mode is one
+//! word, so that a fast path recognises the usual case by a single load.
 //!
 //! No lock's state depends on that bit. So a lock may be taken while it is set, and released after
 //! it was cleared, and the other way round.
@@ -12,7 +11,7 @@
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_recorder::mode::SwitchPage;
 
-/// The modes of the process. 0 is the usual one, of both: our locks, untraced.
+/// The page with both modes of the process. In either, 0 is the usual mode: our locks, untraced.
 pub(crate) static PAGE_OF_MODES: SwitchPage = SwitchPage::new(UNDECIDED);
 
 /// The mode of the process for everything but reader-writer locks.
@@ -56,7 +55,7 @@ impl Mode {
         Mode(self.0 & !COUNTS)
     }
 
-    /// Whether it is noted who reads.
+    /// Whether the process notes who reads.
     pub(crate) fn notes_holds(self) -> bool {
         self.0 & HOLDS != 0
     }
@@ -91,7 +90,7 @@ impl Mode {
     }
 }
 
-/// The mode, if one has been chosen: if a call has been intercepted.
+/// The mode, if a call has been intercepted and so has chosen one.
 #[inline]
 pub(crate) fn chosen() -> Option<Mode> {
     of(MODE)

@@ -1,7 +1,7 @@
 //! The beginning and the end of the process.
 //!
-//! No function that takes a lock relies on the beginning having run: constructors of other
-//! libraries run before it, and take locks.
+//! No function that takes a lock relies on the constructor here: constructors of other libraries
+//! run before it, and take locks.
 
 use crate::dispatch::choice;
 use crate::environment;
@@ -17,8 +17,8 @@ use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use kinlock_core::platform::Platform as _;
 use kinlock_linux::Native;
 
-/// Which process says at its end that it called no function of ours: the one with this number. 1:
-/// every process. 0: none.
+/// The number of the process that warns at its end if it has called no function of ours. 1: every
+/// process. 0: none.
 static WARNS: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn look_up() {
@@ -46,8 +46,8 @@ extern "C" fn begin() {
     let counts = environment::variable(b"KINLOCK_COUNTS").is_some();
     let reports = environment::variable(b"KINLOCK_REPORT").is_some();
     if counts || reports {
-        // The function that is registered first is called last, so that it sees what the others do.
-        // The C library has static room for the first few.
+        // The function that is registered first is called last, so that it counts what the others
+        // do. The C library has static room for the first few.
         // SAFETY: invariant 3; the function lives as long as the program.
         unsafe { __cxa_at_quick_exit(end_quickly, ptr::null()) };
     }
@@ -60,7 +60,7 @@ extern "C" fn begin() {
         make::look_up();
         in_children(make::forget_in_child);
         if choice::stands_by() {
-            // The page of the mode is replaced by one that has it.
+            // Chosen first: the new page of the mode is filled from the old one.
             choice::mode();
             switch::begin();
             in_children(switch::begin_in_child);
@@ -68,13 +68,13 @@ extern "C" fn begin() {
     }
 }
 
-/// From now on the children of forks call this.
+/// Registers a handler that children of forks call.
 fn in_children(handler: unsafe extern "C" fn()) {
     // SAFETY: invariant 3; the handler does not unwind and lives as long as the program.
     unsafe { libc::pthread_atfork(None, None, Some(handler)) };
 }
 
-/// A child may call the functions in this process's place.
+/// Called in the parent of a fork: the child may be the one that calls the functions.
 extern "C" fn warn_no_more() {
     WARNS.store(0, Relaxed);
 }
@@ -89,7 +89,7 @@ extern "C" fn end_quickly(_: *mut c_void) {
     finish();
 }
 
-/// The process ends by itself.
+/// Called when the process ends of its own accord.
 fn finish() {
     counts::write();
     make::finish();
@@ -99,7 +99,7 @@ fn finish() {
 extern "C" fn end() {
     finish();
     let warns = WARNS.load(Relaxed);
-    // A filter of system calls may end the process for `getpid`, so it is asked last.
+    // `getpid` comes last, since a filter of system calls may end the process for it.
     // SAFETY: invariant 6.
     let is_meant = || warns == 1 || warns != 0 && warns == unsafe { libc::getpid() };
     if mode::chosen().is_none() && is_meant() {
@@ -110,7 +110,7 @@ extern "C" fn end() {
     }
 }
 
-/// Before the constructor of `kinlock-linux`, which uses some of these functions.
+/// Runs before the constructor of `kinlock-linux`, which uses some of these functions.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static LOOK_UP: extern "C" fn() = look_up;

@@ -31,30 +31,30 @@ pub(crate) fn read_locks() -> *mut c_uint {
     kinlock_read_locks()
 }
 
-/// How far behind the address that `pthread_self` returns the C library keeps the kernel's number
-/// of the thread; 0: not known.
+/// The distance from the address that `pthread_self` returns to the word in which the C library
+/// keeps the kernel's number of the thread. 0: not known.
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
-/// The same, for the command.
+/// That distance, for the command.
 pub(crate) fn number_at() -> usize {
     NUMBER.load(Relaxed)
 }
 
-/// How far behind that address the number is looked for. The C library's block is larger.
+/// How far from that address the number is searched. The C library's block is larger.
 const REACH: usize = 768;
 
 /// The kernel's number of the calling thread, as the C library knows it.
 ///
-/// It is read where the C library keeps it, and no copy is made: in a child of a plain `clone` the
-/// C library's number is still the parent's, until the program stores its own. Then the owner of a
-/// mutex has to be what the program expects, and lock and unlock have to agree.
+/// It is read where the C library keeps it each time, and never copied: in a child of a plain
+/// `clone` the C library's number is the parent's until the program stores another. The owner of a
+/// mutex has to be the number that the program expects, and lock and unlock have to agree.
 #[inline]
 pub(crate) fn thread_id() -> u32 {
     known_thread_id().unwrap_or_else(asked_number)
 }
 
-/// The same without a call, for functions that are short only if they call none. `None`: the place
-/// of the number is not known.
+/// The same without a call, for functions that are short only if they call nothing. `None`: the
+/// place of the number is not known.
 #[inline]
 pub(crate) fn known_thread_id() -> Option<u32> {
     match NUMBER.load(Relaxed) {
@@ -64,14 +64,14 @@ pub(crate) fn known_thread_id() -> Option<u32> {
     }
 }
 
-/// The place of the C library's number is not known, so the kernel is asked each time.
+/// Asks the kernel each time, since the place of the C library's number is not known.
 #[cold]
 #[inline(never)]
 fn asked_number() -> u32 {
     number()
 }
 
-/// The word that lies so far behind the address of the calling thread's block.
+/// The word at this distance from the beginning of the calling thread's block.
 ///
 /// # Safety
 ///
@@ -81,7 +81,7 @@ unsafe fn word_of_thread(place: usize) -> u32 {
     // SAFETY: invariant 8.
     #[cfg(target_arch = "x86_64")]
     unsafe {
-        // The block is where the thread pointer points to.
+        // The block begins at the thread pointer.
         let word: u32;
         core::arch::asm!(
             "mov {word:e}, dword ptr fs:[{place}]",
@@ -99,8 +99,8 @@ unsafe fn word_of_thread(place: usize) -> u32 {
     }
 }
 
-/// Finds the place of the C library's number. `number`: what the C library takes the calling
-/// thread's for. If several words are the same, the place stays unknown.
+/// Finds the place of the C library's number. `number` is the calling thread's, as the C library
+/// knows it. If several words have this value, the place stays unknown.
 pub(crate) fn find_number(number: u32) {
     // SAFETY: invariant 8.
     let is_same = |&place: &usize| unsafe { word_of_thread(place) } == number;

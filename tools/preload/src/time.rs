@@ -62,7 +62,7 @@ impl Limit {
         u64::try_from(left.max(0)).unwrap_or(NEVER)
     }
 
-    /// What a wait with this limit has in the kind of its note.
+    /// The bits that this limit sets in the kind of a noted wait.
     pub(crate) fn noted(&self) -> u32 {
         match self {
             Limit::Never => 0,

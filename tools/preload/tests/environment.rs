@@ -73,8 +73,8 @@ fn counts_are_those_on_paper() {
     }
 }
 
-/// A copy that does not know that it stays loaded gives no thread a place in a queue. All its waits
-/// work, only slowly.
+/// A copy of the library that does not know that it stays loaded gives no thread a place in a
+/// queue. Its waits still work, but slowly.
 #[test]
 fn waiting_threads_queue() {
     let output = run(&mut Program::of("places.c").command());
@@ -82,7 +82,7 @@ fn waiting_threads_queue() {
     assert_eq!(text(&output.stdout), "1 1\n");
 }
 
-/// The program looks for the reader count where the C library keeps it: a lock of ours has none
+/// The program looks for the reader count where the C library keeps it. A lock of ours has nothing
 /// there.
 #[test]
 fn rwlocks_are_whose_was_asked_for() {
@@ -166,7 +166,8 @@ fn bad_values_are_reported_once_and_ignored() {
             "x".repeat(5000),
             "kinlock: ignoring KINLOCK_REPORT: the path is too long\n",
         ),
-        // Many processes may have no place for a table: the command says it once.
+        // The library prints nothing if there is no place for a table: many processes may have
+        // none, and the command says it once.
         ("KINLOCK_REPORT", "/nonexistent/report".to_owned(), ""),
     ] {
         let output = run(program.command().env(name, value));

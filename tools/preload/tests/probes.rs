@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(&bytes[..end]).unwrap()
 }
 
-/// Of each section its name, its address and its bytes.
+/// The name, the address and the bytes of each section.
 fn sections(file: &[u8]) -> Vec<(&str, usize, &[u8])> {
     let (at, size) = (number(file, 40, 8), number(file, 58, 2));
     let headers: Vec<&[u8]> = file[at..]
@@ -26,7 +26,7 @@ fn sections(file: &[u8]) -> Vec<(&str, usize, &[u8])> {
     let names = number(headers[number(file, 62, 2)], 24, 8);
     let sections = headers.iter().map(|header| {
         let name = text(&file[names + number(header, 0, 4)..]);
-        // A section of zeros has none in the file.
+        // A section of zeros has no bytes in the file.
         let length = if number(header, 4, 4) == 8 {
             0
         } else {

@@ -1,4 +1,4 @@
-//! C and C++ programs have to print the same with and without the library.
+//! C and C++ programs must print the same with and without the library.
 
 mod support;
 
@@ -54,14 +54,14 @@ same_answers! {
     memory_that_goes_at_once: "gone.c", &["kinlock-mutex", "pthread"];
 }
 
-/// The same while they are reported on, from the start or standing by.
+/// The same under a report, from the start or standing by.
 mod reported {
     use super::{ALL, Program, scratch};
 
     const SOME: &[&str] = &["kinlock-mutex", "pthread"];
 
     same_answers! {
-        // They are replaced for the report alone.
+        // These functions are replaced only for the report.
         barriers_semaphores_and_joins: "awaited.c", ALL, &["0", "1"];
         children_of_clone: "clones.c", ALL, &["0", "1"];
         keys_of_the_program: "keys.c", ALL, &["0", "1"];
@@ -110,8 +110,8 @@ fn before_main_and_in_plugins_and_after_main() {
     Program::of("early.c").with(&[plugin]).answers_the_same(ALL);
 }
 
-/// Two plugins have the crate `kinlock` linked into them. They and the library are three copies of
-/// the same code in one process.
+/// Two plugins have the crate `kinlock` linked into them. With the library, the process has three
+/// copies of the same code.
 #[test]
 fn with_plugins_that_have_copies_of_the_crate() {
     let plugin = support::plugin_with_the_crate();
@@ -156,7 +156,7 @@ fn nothing_is_allocated_for_a_report() {
     Program::of("allocations.c").prints_under_reports(ALL, "begin\n24000 800\n");
 }
 
-/// It needs a linker that takes two version scripts.
+/// Needs a linker that takes two version scripts.
 #[test]
 #[cfg_attr(not(kinlock_versions), ignore = "linked without lld")]
 fn functions_looked_up_by_version() {

@@ -1,4 +1,4 @@
-//! The arguments: what all primitives share, then each with its text.
+//! The arguments: those that all primitives share, then the ones of each primitive.
 
 use std::path::PathBuf;
 use std::thread::available_parallelism;
@@ -7,10 +7,10 @@ use kinlock_verify::explore::{MAX_THREADS, Settings, ids, invalidation, locks};
 
 use crate::checks::{HELP, name};
 
-/// The flags that all have in common.
+/// The flags that all primitives share.
 #[derive(clap::Args)]
 pub struct Common {
-    /// Schedules for each of them; one that is broken on purpose is done when it is caught
+    /// Schedules for each subject; one that is broken on purpose is done when it is caught
     #[arg(
         long,
         value_name = "N",
@@ -18,7 +18,7 @@ pub struct Common {
         value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000),
     )]
     schedules: u64,
-    /// Seed of the first schedule; the next one has the next
+    /// Seed of the first schedule; each later schedule has the next seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Threads of every schedule [default: 2 to 8, drawn for each schedule]
@@ -49,10 +49,10 @@ pub struct Common {
 /// Look for schedules in which a lock, a mutex or a condition variable fails
 ///
 /// The library's locks run on a simulated machine: threads are preempted before any memory access,
-/// interrupted by handlers, woken for no reason; machine, threads and knobs are drawn from a seed.
-/// A schedule that fails is shrunk to the few disruptions it needs, and printed with a word for
-/// --replay. Values are sequentially consistent, but for a look for sleepers that goes ahead of the
-/// release before it: other errors of memory ordering are not found.
+/// interrupted by handlers, and have spurious wake-ups; machine, threads and knobs are drawn from a
+/// seed. A schedule that fails is shrunk to the few disruptions it needs, and printed with a word
+/// for --replay. Values are sequentially consistent, except that a look for sleepers may go ahead
+/// of the release before it: other errors of memory ordering are not found.
 ///
 /// Example: kinlock-lab explore --locks cna,fifo --schedules 100000
 #[derive(clap::Args)]
@@ -99,12 +99,11 @@ pub struct Ids {
 
 /// Look for schedules in which a wait for invalidation ends too early or never
 ///
-/// The library's domains run on a simulated machine: threads delay invalidation and end that, tag,
-/// and wait for tags; they are preempted before any memory access and woken for no reason; machine
-/// and threads are drawn from a seed. A schedule that fails is shrunk to the few disruptions it
-/// needs, and printed with a word for --replay. Values are sequentially consistent, but for a look
-/// for sleepers that goes ahead of the end before it: other errors of memory ordering are not
-/// found.
+/// The library's domains run on a simulated machine: threads begin and end sections, tag, and wait
+/// for tags; they are preempted before any memory access, and have spurious wake-ups; machine and
+/// threads are drawn from a seed. A schedule that fails is shrunk to the few disruptions it needs,
+/// and printed with a word for --replay. Values are sequentially consistent, except that a look for
+/// sleepers may go ahead of the end before it: other errors of memory ordering are not found.
 ///
 /// Example: kinlock-lab explore invalidation --backends slots --schedules 100000
 #[derive(clap::Args)]
@@ -126,7 +125,7 @@ pub struct Invalidation {
 }
 
 impl Common {
-    /// What the explorer is asked for.
+    /// The settings of the explorer.
     pub fn settings(&self) -> Settings {
         let cpus = || available_parallelism().map_or(1, usize::from);
         Settings {

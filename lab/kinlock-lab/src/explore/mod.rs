@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use self::args::{Common, Ids, Invalidation, Locks};
 use crate::checks::{self, chosen};
 
-/// The longest trace that is worth reading; of longer ones the end is shown.
+/// The longest trace that is worth reading. Of a longer one, the end is shown.
 const TRACE: usize = 60;
 
 /// Look for schedules in which our primitives fail
@@ -27,7 +27,7 @@ const TRACE: usize = 60;
 /// Example: kinlock-lab explore --locks cna,mutex --schedules 100000
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_long_help = checks::HELP)]
-// The flattened options bring a group of the same name.
+// The flattened options have a group of the same name.
 #[group(skip)]
 pub struct Args {
     #[command(subcommand)]
@@ -123,7 +123,7 @@ fn explore_all<S: Subject>(
     Ok(outcome)
 }
 
-/// How many schedules it took, and words for `--replay`.
+/// How many schedules it took to find the failure, and words for `--replay`.
 fn catch<S: Subject>(failure: &Failure<S>) -> Value {
     json!({
         "schedules": failure.number,

@@ -8,17 +8,17 @@ use super::results::Report;
 use crate::checks::find;
 use crate::simulation::sampling::{Sampling, seconds};
 
-/// Show published tables beside simulated ones
+/// Show published tables next to simulated ones
 ///
-/// Each table is simulated on its machine. Most locks in them are models of what was measured, step
-/// by step; our own source makes the mutex of `invalidation-ours`, the slots of `invalidation-96`
-/// and the IDs, configured like what was measured.
+/// Each table is simulated on its machine. Most locks in them are step-by-step models of the
+/// measured locks; the mutex of `invalidation-ours`, the slots of `invalidation-96` and the IDs are
+/// our own source, configured like what was measured.
 ///
-/// Tables are fitted and compared. Fitted: simulated throughputs are multiplied by one number per
-/// table, so that the first row of the first lock fits, and some parameters of machines and
-/// workloads; those are listed below the tables, with what they were fitted on, and which others
-/// are published or assumed. Compared: everything else; speed-ups are not scaled. Rows that miss
-/// the target are shown as such, and are no reason for another exit status.
+/// Some numbers are fitted, the rest is compared. Fitted: simulated throughputs are multiplied by
+/// one number per table, so that the first row of the first lock fits, and some parameters of
+/// machines and workloads; those are listed below the tables, with what they were fitted to, and
+/// which others are published or assumed. Compared: everything else; speed-ups are not scaled. Rows
+/// that miss the target are marked, and do not change the exit status.
 ///
 /// Example: kinlock-lab reproduce cna-lock2 --plot lock2.svg
 #[derive(clap::Args)]
@@ -29,11 +29,11 @@ pub struct Args {
         help = format!("Which tables: {} [default: all]", names().join(", ")),
     )]
     pub tables: Vec<Table>,
-    /// Only rows with these numbers of threads, as 1,72,142
+    /// Only rows with these numbers of threads, such as 1,72,142
     #[arg(long, value_name = "LIST")]
     pub threads: Option<ThreadCounts>,
-    /// Another machine than the tables': the name of one that is built in, or a file that describes
-    /// one
+    /// Simulate another machine than the tables': the name of one that is built in, or a file that
+    /// describes one
     #[arg(long, value_name = "NAME|FILE")]
     pub machine: Option<String>,
     /// Simulated seconds of each run, after a warm-up of a tenth of that [default: as the table

@@ -1,7 +1,7 @@
-//! `kinlock-lab reproduce`: published tables beside simulated ones.
+//! `kinlock-lab reproduce`: published tables next to simulated ones.
 //!
-//! What to simulate: [`plan`]. How far off it is: [`results`]; how that is shown: [`report`],
-//! [`plot`].
+//! [`plan`] says what to simulate, [`results`] how far off it is; [`report`] and [`plot`] show
+//! that.
 
 mod args;
 mod plan;
@@ -59,8 +59,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The tables that were asked for, with the rows that were asked for. Without names: all tables
-/// that have these rows and fit the machine.
+/// The tables and rows that were asked for. Without names: all tables that have these rows and fit
+/// the machine.
 fn plans(args: &Args) -> anyhow::Result<Vec<Plan>> {
     let is_named = !args.tables.is_empty();
     let mut tables = match is_named {

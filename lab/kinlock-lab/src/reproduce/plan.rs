@@ -1,4 +1,4 @@
-//! What has to be simulated for a table, and what its numbers have to meet.
+//! What has to be simulated for a table, and the targets of its numbers.
 
 use anyhow::bail;
 use kinlock_sim::published::{Measure, Row, Table};
@@ -12,10 +12,10 @@ use crate::simulation::sampling::Variant;
 const NUMBER: f64 = 25.0;
 /// How far a ratio may be off, in percent.
 const RATIO: f64 = 10.0;
-/// Ratios this near to 1, in percent, are no difference. Less than most published deviations of a
-/// speed-up, of which the median is 4.8.
+/// Ratios that are this near to 1, in percent, count as no difference. This is less than most
+/// published deviations of a speed-up, whose median is 4.8.
 const NO_DIFFERENCE: f64 = 3.0;
-/// What targets are, after how many of how many.
+/// An explanation of targets, which follows their number.
 pub const TARGETS: &str = "targets met (! misses): columns within 25 % of the published number, \
                            ratios within 10 % with the same lock ahead; a better number misses \
                            as a worse one does, and one simulation counts once";
@@ -39,7 +39,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// All rows of a table, on its own machine or on `machine`. It is an error if there is no such
+    /// All rows of a table, on its own machine or on `machine`. An error if there is no such
     /// machine.
     pub fn new(table: Table, machine: Option<&str>, seconds: Option<f64>) -> anyhow::Result<Self> {
         let rows = table.rows();
@@ -77,8 +77,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Leaves the rows with these numbers of threads, all if there are none. The row that the scale
-    /// comes from is simulated nevertheless.
+    /// Keeps only the rows with these numbers of threads; all rows if there are no numbers. The row
+    /// that decides the scale is simulated in any case.
     pub fn keep(&mut self, threads: &[usize]) {
         if threads.is_empty() {
             return;
@@ -89,7 +89,7 @@ impl Plan {
         self.runs.retain(|(threads, _)| is_run(threads));
     }
 
-    /// Whether the machine can run it.
+    /// Checks that the machine can run the table.
     pub fn check_fits(&self) -> anyhow::Result<()> {
         let threads: Vec<_> = self.runs.iter().map(|(threads, _)| *threads).collect();
         check(&self.workload, &[], self.machine.shape.cpus(), &threads)
@@ -101,7 +101,7 @@ impl Plan {
         for &(threads, placement) in &self.runs {
             for &lock in &self.locks {
                 let run = Run {
-                    // Workloads with concurrency IDs know how long they take.
+                    // Workloads with concurrency IDs decide how long they take.
                     seconds: self.seconds.unwrap_or(0.0),
                     placement,
                     ..Run::new(self.machine.clone(), self.workload, lock, threads)
@@ -112,7 +112,7 @@ impl Plan {
         jobs
     }
 
-    /// What a column shows of a sample, in operations per microsecond or nanoseconds per burst.
+    /// The number that a column shows, in operations per microsecond or nanoseconds per burst.
     pub fn value(&self, outcome: &Outcome) -> f64 {
         match self.table.measure {
             Measure::Throughput(_) => outcome.ops_per_us,
@@ -120,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// How many of the table's units that is.
+    /// The number of the table's units in that unit.
     pub fn unit(&self) -> f64 {
         match self.table.measure {
             Measure::Throughput(per_ops_per_us) => per_ops_per_us,
@@ -134,8 +134,8 @@ pub fn number_is_met(published: f64, simulated: f64) -> bool {
     error_pct(published, simulated).abs() <= NUMBER
 }
 
-/// Whether a ratio meets its target. `deviation`: that of the published one, if it is known. What
-/// differs from 1 by no more may be chance, so no lock is ahead then.
+/// Whether a ratio meets its target. `deviation`: the published ratio's, if it is known. If a ratio
+/// differs from 1 by no more than that, it may be chance, and no lock is ahead.
 pub fn ratio_is_met(published: f64, deviation: Option<f64>, simulated: f64) -> bool {
     let nothing = NO_DIFFERENCE.max(100.0 * deviation.unwrap_or(0.0));
     error_pct(published, simulated).abs() <= RATIO
@@ -173,7 +173,7 @@ mod tests {
         assert!(ratio_is_met(1.02, None, 0.99));
         assert!(ratio_is_met(1.04, Some(0.05), 0.99));
         assert!(ratio_is_met(1.005, None, 0.995));
-        // A deviation excuses no size.
+        // A deviation does not excuse the size of an error.
         assert!(!ratio_is_met(0.98, Some(0.3), 0.8));
     }
 }

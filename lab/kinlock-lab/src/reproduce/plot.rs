@@ -66,7 +66,7 @@ fn draw(report: &Report, index: usize, area: &Area) -> Drawn {
     draw_curves(table, &speedup, &[speedups], &table.speedup_is)
 }
 
-/// Over threads; tables about concurrency IDs over rows, by their places from 1 on.
+/// Draws curves over threads, or, for tables about concurrency IDs, over the number of the row.
 fn draw_curves(table: &TableEntry, area: &Area, curves: &[Curve], unit: &str) -> Drawn {
     if !is_by_place(table) {
         return curves::draw(area, curves, unit);

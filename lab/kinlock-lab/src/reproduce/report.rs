@@ -1,4 +1,5 @@
-//! How tables are shown: published beside simulated, then what the simulation rests on.
+//! How tables are shown: published numbers next to simulated ones, then the parameters of the
+//! simulation with their origins.
 
 use std::io::Write;
 use std::ops::Range;
@@ -31,7 +32,7 @@ impl report::Report for Report {
         }
         for (what, parameters) in parameters(self) {
             let mut table = by_origin(parameters);
-            // An origin stands in its first row only.
+            // An origin is only shown in its first row.
             let mut origin = String::new();
             for row in &mut table.rows {
                 match row[0] == origin {
@@ -120,7 +121,7 @@ impl report::Report for Report {
     }
 }
 
-/// What was simulated, after that word.
+/// What was simulated, to follow the word "simulated".
 fn simulated(entry: &TableEntry) -> String {
     let locks = entry.locks.iter();
     let locks: Vec<_> = locks
@@ -132,8 +133,8 @@ fn simulated(entry: &TableEntry) -> String {
     format!(": {machine}; workload {workload}; {locks}; in {unit}")
 }
 
-/// Published beside simulated, each with its standard deviation if there is one. An error with an
-/// exclamation mark is beyond its target.
+/// Published numbers next to simulated ones, each with its standard deviation if there is one. An
+/// exclamation mark means that the error is beyond the target.
 fn table(entry: &TableEntry) -> Table {
     // There is no room for the bands of more than two locks.
     let shows_bands = entry.locks.len() <= 2;
@@ -184,11 +185,11 @@ fn with_deviation(value: f64, deviation: Option<f64>) -> String {
     }
 }
 
-/// How many assumed numbers are shown, of those that speed-ups hang on.
+/// How many of the assumed numbers that affect speed-ups are shown.
 const SHOWN: usize = 4;
 
-/// What to say below a table: how many targets were met, the scale, and each note on what was
-/// missed once, with the names of the rows that have it.
+/// The remarks below a table: how many targets were met, the scale, and each note on a miss once,
+/// with the names of its rows.
 fn remarks(entry: &TableEntry) -> Vec<String> {
     let mut remarks = vec![entry.verdict.clone()];
     if let Some(scale) = entry.scale {
@@ -227,7 +228,7 @@ fn remarks(entry: &TableEntry) -> Vec<String> {
     remarks
 }
 
-/// What a row is called in a sentence.
+/// The name of a row in a sentence.
 fn name(entry: &TableEntry, row: &RowEntry) -> String {
     match entry.row_key {
         "threads" => format!("{} threads", row.key),
@@ -235,7 +236,7 @@ fn name(entry: &TableEntry, row: &RowEntry) -> String {
     }
 }
 
-/// Which numbers miss because the simulated one is better, or worse.
+/// The numbers that miss because the simulated one is better, or because it is worse.
 fn missed(entry: &TableEntry, too_good: bool) -> Option<String> {
     let missed = entry.rows.iter();
     let missed = missed.filter(|row| row.too_good == Some(too_good));
@@ -263,10 +264,11 @@ fn missed(entry: &TableEntry, too_good: bool) -> Option<String> {
     })
 }
 
-/// How many standard deviations of a published run a speed-up may be off without being called so.
+/// By how many standard deviations of a published run a speed-up may be off without a remark.
 const DEVIATIONS: f64 = 2.0;
 
-/// Which speed-ups are farther off than published runs were from each other, if that was published.
+/// The speed-ups that are farther off than published runs are from each other, if that is
+/// published.
 fn deviations(entry: &TableEntry) -> Option<String> {
     let rows = entry.rows.iter().filter(|row| row.column == "speedup");
     let known = rows.filter_map(|row| {
@@ -328,5 +330,5 @@ fn by_origin(parameters: &[Parameter]) -> Table {
         .of(sorted)
 }
 
-/// The column of values, which are aligned at the right.
+/// The column of values, which is aligned at the right.
 const VALUE: Range<usize> = 2..3;

@@ -16,7 +16,7 @@ use crate::simulation::provenance::WorkloadEntry;
 use crate::simulation::sample::{Sample, bursts, usual};
 use crate::simulation::sampling::Variant;
 
-/// With fewer threads it hardly matters which lock they take, nor what a speed-up hangs on.
+/// With fewer threads than this, neither the choice of lock nor the assumed numbers matter much.
 const MANY_THREADS: usize = 8;
 
 /// All tables. All but the fields with `host` in their names are the same on every machine.
@@ -30,7 +30,7 @@ pub struct Report {
     pub seconds: Option<f64>,
     pub seeds: Vec<u64>,
     pub host_threads: usize,
-    /// What all simulations took, one after the other.
+    /// The sum of the times of all simulations.
     pub host_seconds: f64,
     pub tables: Vec<TableEntry>,
 }
@@ -45,10 +45,10 @@ pub struct TableEntry {
     /// Simulated seconds per run, after the warm-up; none where the workload decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// The assumed numbers that speed-ups hang on, the most important first; with `--bands` only.
+    /// The assumed numbers that affect speed-ups, the most important first; with `--bands` only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hangs_on: Vec<HangsOn>,
-    /// What the rows are: `threads`, or what their labels say.
+    /// What the rows stand for: `threads`, or what their labels say.
     pub row_key: &'static str,
     pub columns: Vec<&'static str>,
     /// The locks behind the columns: `stock` and `cna` if there are two, else `policies`.
@@ -56,23 +56,23 @@ pub struct TableEntry {
     pub locks: Vec<(&'static str, locks::Kind)>,
     pub unit: &'static str,
     pub variants: Vec<Variant>,
-    /// What all simulated throughputs of the table were multiplied by: published over simulated,
-    /// first column, first row.
+    /// The factor by which all simulated throughputs of the table were multiplied: the published
+    /// number of the first column and row, divided by the simulated one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
-    /// How many targets there are. Numbers of one simulation that stand for several rows are one
-    /// target, which is met if each of these rows is.
+    /// The number of targets. If one simulation stands for several rows, their numbers are one
+    /// target, which is met if it is met in each of these rows.
     pub targets: usize,
     pub met: usize,
     /// The numbers row by row: the columns, then ratios.
     pub rows: Vec<RowEntry>,
-    /// What happened inside of runs, as far as that was published.
+    /// Numbers about what happened inside of runs, if they were published.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub observed: Vec<RowEntry>,
-    /// What the numbers of a row are called in tables.
+    /// The headings of the numbers of a row in tables.
     #[serde(skip)]
     pub headings: Vec<&'static str>,
-    /// What the first ratio is.
+    /// What the first ratio means.
     #[serde(skip)]
     pub speedup_is: String,
     /// How many targets were met, and what they are.
@@ -80,7 +80,7 @@ pub struct TableEntry {
     pub verdict: String,
 }
 
-/// An assumed number, and how much speed-ups hang on it.
+/// An assumed number, and how much speed-ups depend on it.
 #[derive(Clone, Debug, Serialize)]
 pub struct HangsOn {
     pub name: &'static str,
@@ -94,37 +94,37 @@ pub struct RowEntry {
     /// Number of threads.
     pub key: usize,
     pub label: String,
-    /// The column, or `speedup`: of the second column over the first, or of cache-local IDs over
-    /// lowest-free; or `slowdown`: cache-local's time over that of indexing by CPU; or what was
-    /// observed.
+    /// The column; or `speedup`: the second column divided by the first, or cache-local IDs against
+    /// lowest-free ones; or `slowdown`: cache-local's time divided by that of indexing by CPU; or
+    /// the name of an observation.
     pub column: &'static str,
     /// The published number, if there is one.
     pub published: Option<f64>,
-    /// The standard deviation of a published run, if it was published; of a ratio: computed.
+    /// The standard deviation of a published run, if it was published; for a ratio it is computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_sd: Option<f64>,
-    /// The simulated one: throughputs are scaled.
+    /// The simulated number, scaled if it is a throughput.
     #[serde(serialize_with = "with_edges")]
     pub simulated: Summary,
-    /// The standard deviation of the simulated ones over seeds, if there are several.
+    /// The standard deviation of the simulated numbers over seeds, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated_sd: Option<f64>,
     /// How far the simulated median is off, in percent of the published number.
     pub error_pct: Option<f64>,
-    /// Whether that is within the target; `null` where there is none.
+    /// Whether the error is within the target; `null` if there is no target.
     pub pass: Option<bool>,
-    /// If it is not: whether the simulated number is the better one. `null` for observations.
+    /// If the target is missed, whether the simulated number is better. `null` for observations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub too_good: Option<bool>,
-    /// What we believe is not modelled, if it is not within the target.
+    /// What we believe the model lacks, if the target is missed.
     pub note: String,
-    /// Which IDs the policy gave out.
+    /// The IDs that the policy gave out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<Bursts>,
 }
 
 impl TableEntry {
-    /// Of all samples of a plan, in order.
+    /// The entry for a plan, from all its samples in order.
     pub fn new(plan: &Plan, variants: &[Variant], samples: &[Sample]) -> Self {
         let table = &plan.table;
         let first = |published| {
@@ -148,7 +148,8 @@ impl TableEntry {
                 let value = |sample: &Sample| times * plan.value(&sample.outcome);
                 let values: Vec<_> = by_column[index].iter().map(|s| (s, value(s))).collect();
                 let mut entry = RowEntry::new(row, index, name, &values);
-                // The scale makes the first number of the table fit, whether that is shown or not.
+                // The scale makes the first number of the table fit, so that has no target, whether
+                // it is shown or not.
                 let is_first = index == 0 && row.threads == plan.runs[0].0;
                 let is_scale = is_first && scale.is_some() && row.published[0] == plan.scale_to;
                 if !is_scale && !table.fitted.contains(&(row.threads, index)) {
@@ -229,7 +230,7 @@ impl TableEntry {
 }
 
 impl RowEntry {
-    /// A number without a target: its values, each with the sample that it is of.
+    /// A number without a target, from its values, each with the sample to which it belongs.
     fn new(row: &Row, index: usize, column: &'static str, values: &[(&Sample, f64)]) -> Self {
         let published = row.published[index];
         let simulated = band_of_pairs(values.iter().copied());
@@ -250,7 +251,7 @@ impl RowEntry {
         }
     }
 
-    /// Something that was observed in a run, with a target.
+    /// An observation in a run, with a target.
     fn observed(observed: &Observed, row: &Row, samples: &[Sample]) -> Self {
         let row = Row {
             published: vec![Some(observed.published)],
@@ -265,7 +266,7 @@ impl RowEntry {
         let values: Vec<_> = samples.iter().map(|s| (s, value(s))).collect();
         let mut entry = RowEntry::new(&row, 0, observed.name, &values);
         entry.judge(false, number_is_met);
-        // Neither way is the better one.
+        // For observations, neither direction is better.
         entry.too_good = None;
         if entry.pass == Some(false) {
             entry.note.clone_from(&row.note);
@@ -273,7 +274,7 @@ impl RowEntry {
         entry
     }
 
-    /// Gives it a target, if it was published.
+    /// Gives the number a target, if it was published.
     fn judge(&mut self, small_is_good: bool, is_met: impl Fn(f64, f64) -> bool) {
         let simulated = self.simulated.median;
         self.pass = self.published.map(|published| is_met(published, simulated));
@@ -293,8 +294,8 @@ fn deviation(values: impl Iterator<Item = f64>) -> Option<f64> {
     (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt())
 }
 
-/// Every assumed number with the mean of its rank correlations, the strongest first. `speedups`: of
-/// all draws, row by row.
+/// Every assumed number with the mean of its rank correlations, the strongest first. `speedups` has
+/// the speed-ups of all draws, row by row.
 fn hangs_on(plan: &Plan, variants: &[Variant], speedups: &[Vec<f64>]) -> Vec<HangsOn> {
     let draws = variants.iter().filter_map(|variant| variant.draw);
     let factors = draws.map(|draw| draws::factors(&plan.machine, &plan.workload, draw));

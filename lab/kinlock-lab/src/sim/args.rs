@@ -20,8 +20,8 @@ use crate::simulation::sampling::{Sampling, seconds};
 /// Simulate a workload on a large machine
 ///
 /// The library's own locks run on a simulated cache-coherent NUMA machine. The results show which
-/// lock is best on that machine under that load. They depend neither on the machine that simulates
-/// nor on how many of its CPUs take part.
+/// lock is best on that machine under that load. They depend neither on the machine that runs the
+/// simulation nor on how many of its CPUs are used.
 ///
 /// Every lock runs every workload with every number of threads and with several seeds. With the
 /// first seed it also runs with other latencies between sockets. Bands show the extremes of all
@@ -34,7 +34,7 @@ pub struct Args {
     pub machine: String,
     /// Workloads, separated by commas. grid stands for all its cells, each of which is a workload,
     /// such as grid:400ns/100ns/16; grid-core and grid-wide for parts of them. With @8 behind its
-    /// name a cell has 8 locks (up to 1024), of which each operation takes one by chance. A file
+    /// name a cell has 8 locks (up to 1024), of which each operation takes one at random. A file
     /// that `kinlock record` wrote stands for the locks of the recorded program
     #[arg(
         long,
@@ -53,9 +53,9 @@ pub struct Args {
     /// recorded program: futex,mutex,mutex-cna]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = lock)]
     pub locks: Vec<locks::Kind>,
-    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default:
-    /// doubling up to the machine's CPUs; for grid-core: 2,16,64; for grid-wide: 2,4,16; for both:
-    /// 2,4,16,64]
+    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, such as 1,2,8 or 1..142
+    /// [default: doubling up to the machine's CPUs; for grid-core: 2,16,64; for grid-wide: 2,4,16;
+    /// for both: 2,4,16,64]
     #[arg(long, value_name = "LIST")]
     pub threads: Option<ThreadCounts>,
     /// How many of the machine's CPUs may be used, the first ones in the order of --placement
@@ -83,7 +83,8 @@ pub struct Args {
     /// For cna: whether queues are reordered; auto: if the machine has several locality domains
     #[arg(long, value_name = "auto|on|off", default_value_t = Numa::Auto)]
     pub numa: Numa,
-    /// For cna: how long hand-offs may stay in a locality domain while others wait, as 10ms or 2^16
+    /// For cna: how long hand-offs may stay in a locality domain while others wait, such as 10ms or
+    /// 2^16
     #[arg(long, value_name = "LIMIT", default_value_t = LocalLimit::default())]
     pub local_limit: LocalLimit,
     /// What a locality domain is
@@ -111,7 +112,7 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// What a name on the command line stands for.
+/// The meaning of a workload's name on the command line.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
     Kind(workloads::Kind),

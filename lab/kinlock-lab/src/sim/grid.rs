@@ -1,4 +1,4 @@
-//! The grid: how locks stand against the baseline in its cells, and in all cells of a number of
+//! The grid: how locks compare with the baseline in its cells, and over all cells of a number of
 //! threads.
 
 use std::io::Write;
@@ -79,7 +79,7 @@ pub fn height(report: &Report) -> u32 {
     parts(report).into_iter().map(heat::grid_height).sum()
 }
 
-/// Draws maps of how a lock stands, one for each part of the grid.
+/// Draws maps of how a lock compares, one for each part of the grid.
 pub fn draw(area: &Area, report: &Report, of: &Standings) -> Drawn {
     let entries = report.results.iter();
     let own = entries.filter(|e| (e.threads, e.lock) == (of.threads, of.lock));

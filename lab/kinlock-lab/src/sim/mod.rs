@@ -1,8 +1,8 @@
 //! `kinlock-lab sim`: a workload on a simulated machine.
 //!
-//! What runs: [`args`] and [`plan`]. What came out: [`results`], shown by [`report`] and [`plot`];
-//! [`grid`] shows how locks stand in its cells, [`replay`] what a recorded program would wait, and
-//! [`trace`] what hand-offs waited for.
+//! [`args`] and [`plan`] say what runs. [`results`] has the results, which [`report`] and [`plot`]
+//! show; [`grid`] shows how locks compare in its cells, [`replay`] how long a recorded program
+//! would wait, and [`trace`] what hand-offs waited for.
 
 mod args;
 mod grid;

@@ -20,12 +20,12 @@ use crate::simulation::pool::Job;
 use crate::simulation::provenance::WorkloadEntry;
 use crate::simulation::sampling::Variant;
 
-/// The arguments, and what they come to.
+/// The arguments, and the values that follow from them.
 pub struct Plan<'a> {
     args: &'a Args,
     pub machine: Machine,
     workloads: Vec<workloads::Kind>,
-    /// The baseline is among them.
+    /// All locks, including the baseline.
     locks: Vec<locks::Kind>,
     baseline: locks::Kind,
     threads: Vec<usize>,
@@ -33,7 +33,7 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// With defaults for what was not asked for.
+    /// Makes a plan, with defaults for everything that was not asked for.
     pub fn new(args: &'a Args) -> anyhow::Result<Self> {
         let machine = machine::load(&args.machine)?;
         let mut workloads = workloads(args)?;
@@ -125,7 +125,7 @@ impl<'a> Plan<'a> {
         command(&flags)
     }
 
-    /// What a report says about this.
+    /// The part of a report about this plan.
     pub fn setup(&self) -> Setup {
         let args = self.args;
         let workloads = self.workloads.iter();
@@ -185,7 +185,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// All that decides the results.
+    /// All flags that affect the results.
     fn flags(&self) -> Flags {
         let args = self.args;
         let workloads: Vec<_> = self.workloads.iter().map(|kind| kind.name).collect();
@@ -218,7 +218,7 @@ fn command(flags: &Flags) -> Vec<String> {
     words.chain(flags.arguments()).collect()
 }
 
-/// What was asked for, with the grid's cells in its place.
+/// The workloads that were asked for, with the grid replaced by its cells.
 fn workloads(args: &Args) -> anyhow::Result<Vec<workloads::Kind>> {
     let is_grid = |asked: &Asked| matches!(asked, Asked::Grid(_));
     ensure!(
@@ -244,7 +244,7 @@ fn threads_on_grid(workloads: &[workloads::Kind]) -> Option<Vec<usize>> {
     Some(threads.into_iter().collect())
 }
 
-/// The numbers of threads that are simulated unless asked otherwise: doubling, and all CPUs.
+/// The default numbers of threads: doubling, and all CPUs.
 fn usual_threads(cpus: usize) -> Vec<usize> {
     let doubling = std::iter::successors(Some(1), |n| Some(2 * n));
     let mut threads: Vec<usize> = doubling.take_while(|n| 3 * n <= 2 * cpus).collect();
@@ -252,7 +252,7 @@ fn usual_threads(cpus: usize) -> Vec<usize> {
     threads
 }
 
-/// What workloads of which this is the first are put to unless asked otherwise, and the baseline.
+/// The default locks and the default baseline for workloads of which this is the first.
 fn usual_locks(first: &workloads::Kind) -> (Vec<locks::Kind>, locks::Kind) {
     let known = |name| locks::by_name(name).expect("the defaults are known");
     match first.takes() {

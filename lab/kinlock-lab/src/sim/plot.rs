@@ -1,5 +1,5 @@
-//! A picture: for each workload throughput over threads, with a curve and a band for each lock; for
-//! the grid a map for each lock and number of threads.
+//! A picture: for each workload, throughput over threads, with a curve and a band for each lock;
+//! for the grid, a map for each lock and number of threads.
 
 use kinlock_cli::report::cells::Cells;
 use kinlock_cli::report::plot::curves::{self, Curve, Look};

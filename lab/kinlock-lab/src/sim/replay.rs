@@ -1,4 +1,4 @@
-//! What a recorded program would wait.
+//! How long a recorded program would wait for its locks.
 
 use std::io::Write;
 
@@ -9,16 +9,16 @@ use super::results::{Entry, Report, Simulated};
 use crate::simulation::band::{band_of_pairs, over, scaled};
 use crate::simulation::provenance::WorkloadEntry;
 
-/// Locks of a program that something is said about.
+/// The number of locks of a program with a sentence of their own.
 const SHOWN: usize = 3;
 
-/// What no replay can know.
+/// A note on the limits of replays.
 const UNKNOWN: &str = "A replay knows how long and how often locks were held, not why. It assumes \
     that more threads do the same work each, as fast as on the machine of the recording, and that \
     holds take as long with more threads. It knows no nesting of locks, no conditions that threads \
     wait for, no input or output, and no data that the threads share outside their locks.";
 
-/// Says how fast each recorded program would be, and how long it would wait for which lock.
+/// Writes how fast each recorded program would be, and how long it would wait for which lock.
 pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     let workloads = &report.setup.parameters.workloads;
     for workload in workloads.iter().filter(|w| !w.program_locks.is_empty()) {
@@ -33,8 +33,8 @@ pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A sentence about the speed, and one for each of the locks that are waited for most, with one
-/// number of threads.
+/// A sentence about the speed with one number of threads, and one for each of the locks that are
+/// waited for most.
 fn sentences(
     report: &Report,
     workload: &WorkloadEntry,
@@ -88,7 +88,7 @@ fn sentences(
     Ok(())
 }
 
-/// The part of the threads' time that passes between asking for a lock and having it.
+/// The share of the threads' time between asking for a lock and having it.
 fn share(entry: &Entry, lock: usize) -> Summary {
     let of_run = |run: &Simulated| {
         let outcome = &run.sample.outcome;

@@ -138,7 +138,7 @@ impl Cells for Report {
         self.grid.is_empty()
     }
 
-    /// The ratios at a glance.
+    /// A summary of the ratios.
     fn overview(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let parameters = &self.setup.parameters;
         if parameters.threads.len() > 1 {
@@ -195,7 +195,7 @@ fn longest_wait(nanos: u64, unended: u64) -> String {
     format!("{mark}{}", time(nanos as f64))
 }
 
-/// Empty where no thread reads.
+/// A column with the longest waits, which is empty if no thread reads.
 fn longest_in_csv(of: fn(&Longest) -> u64) -> impl Fn(&Entry) -> String + 'static {
     move |e| {
         e.longest_ns

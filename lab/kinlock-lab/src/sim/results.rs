@@ -21,7 +21,7 @@ pub struct Report {
     #[serde(flatten)]
     pub setup: Setup,
     pub host_threads: usize,
-    /// What all simulations took, one after the other.
+    /// The sum of the times of all simulations.
     pub host_seconds: f64,
     /// One entry per lock, workload and number of threads.
     pub results: Vec<Entry>,
@@ -30,7 +30,7 @@ pub struct Report {
     pub grid: Vec<Standings>,
 }
 
-/// All that a report says about what ran. It is the same with other host threads.
+/// The part of a report about what ran. It does not depend on the host threads.
 #[derive(Debug, Serialize)]
 pub struct Setup {
     /// `simulated`.
@@ -57,7 +57,7 @@ pub struct Parameters {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<usize>,
     pub numa: String,
-    /// What `numa` came to on this machine.
+    /// The effect of `numa` on this machine.
     pub reorder: bool,
     pub local_limit: String,
     pub domain: String,
@@ -79,17 +79,17 @@ pub struct Entry {
     /// Operations of all threads per microsecond of simulated time.
     #[serde(serialize_with = "with_edges")]
     pub ops_per_us: Summary,
-    /// The same per second.
+    /// Operations per second.
     pub ops_per_s: Summary,
     /// Nanoseconds from one operation to the next, of any thread.
     pub ns_per_op: Summary,
     /// CPU time of all threads per operation.
     pub cpu_ns_per_op: Summary,
-    /// Throughput over the baseline's with the same seed and latencies.
+    /// Throughput divided by the baseline's with the same seed and latencies.
     pub ratio: Ratio,
     /// Medians over the seeds.
     pub fairness: Fairness,
-    /// Medians over the seeds, the longest of all.
+    /// Medians over the seeds, and the longest time of all seeds.
     pub acquire_ns: Acquire,
     /// The longest for reading and for writing over the seeds, if some read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,14 +100,14 @@ pub struct Entry {
     pub handoffs: Handoffs,
     /// Accesses per operation, over all seeds.
     pub traffic: BTreeMap<&'static str, f64>,
-    /// What was done under concurrency IDs, over all seeds.
+    /// The bursts under concurrency IDs, over all seeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<Bursts>,
-    /// What the library's locks counted, over all seeds.
+    /// The event counts of the library's locks, over all seeds.
     pub counters: BTreeMap<&'static str, u64>,
     /// Memory events simulated, over all runs.
     pub events: u64,
-    /// The same per second of this machine.
+    /// Memory events per second of this machine.
     pub events_per_host_second: f64,
     /// Every run: the seeds first, then the other latencies.
     pub runs: Vec<Simulated>,
@@ -116,21 +116,21 @@ pub struct Entry {
 #[derive(Debug, Serialize)]
 pub struct Ratio {
     pub to: &'static str,
-    /// The median over seeds, the extremes over all runs.
+    /// The median over seeds, and the extremes over all runs.
     #[serde(flatten)]
     pub over_runs: Summary,
 }
 
 #[derive(Debug, Serialize)]
 pub struct Simulated {
-    /// Throughput over the baseline's.
+    /// Throughput divided by the baseline's.
     pub ratio: f64,
     #[serde(flatten)]
     pub sample: Sample,
 }
 
 impl Report {
-    /// Of all samples of the runs, in order: as many of each as there are variants.
+    /// The report on all samples of the runs, in order: each run has a sample for each variant.
     pub fn new(setup: Setup, host_threads: usize, runs: &[Run], samples: Vec<Sample>) -> Self {
         let per_run = setup.parameters.variants.len();
         let cells = runs.chunks(setup.parameters.locks.len());
@@ -248,14 +248,14 @@ fn acquire<'a>(all: impl Iterator<Item = &'a Outcome> + Clone) -> Acquire {
     }
 }
 
-/// A lock in all cells of a number of threads, over the baseline in the same cells.
+/// A lock compared with the baseline, over all cells of a number of threads.
 #[derive(Debug, Serialize)]
 pub struct Standings {
     pub threads: usize,
     pub lock: &'static str,
     /// Geometric mean of the ratios of throughput.
     pub ratio: f64,
-    /// The same of the 99 % waits, and of the CPU time per operation.
+    /// Geometric means of the ratios of the 99 % waits, and of the CPU times per operation.
     pub p99_ratio: f64,
     pub cpu_ratio: f64,
     pub cells: usize,
@@ -274,7 +274,7 @@ pub fn is_cell(workload: &str) -> bool {
     Cell::find(workload).is_some()
 }
 
-/// How all locks but the baseline stand, by number of threads.
+/// How all locks except the baseline compare, by number of threads.
 fn standings(results: &[Entry]) -> Vec<Standings> {
     let mut groups: Vec<Vec<(&Entry, &Entry)>> = Vec::new();
     for own in results
@@ -294,13 +294,13 @@ fn standings(results: &[Entry]) -> Vec<Standings> {
             None => groups.push(vec![pair]),
         }
     }
-    // Stable: locks stay in their order.
+    // The sort is stable, so locks stay in their order.
     groups.sort_by_key(|group| group[0].0.threads);
     groups.iter().map(|group| Standings::of(group)).collect()
 }
 
 impl Standings {
-    /// Of a lock's entries, at least one, each with the baseline's.
+    /// The standings of a lock, from at least one of its entries, each with the baseline's.
     fn of(pairs: &[(&Entry, &Entry)]) -> Self {
         let entries: Vec<_> = pairs.iter().map(|(own, _)| *own).collect();
         let mean = |of: fn(&Entry) -> f64| {

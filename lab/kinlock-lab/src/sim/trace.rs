@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::plan::Plan;
 
-/// What was traced. Field names are a contract: add, don't rename.
+/// The report of a traced run. Field names are a contract: add, don't rename.
 #[derive(Serialize)]
 struct Report {
     kind: &'static str,
@@ -40,7 +40,7 @@ struct Traced {
     trace: Trace,
 }
 
-/// Traces, and writes what came out to `file`, and a summary to stdout.
+/// Traces, and writes the hand-offs to `file`, and a summary to stdout.
 pub fn run(plan: &Plan, file: &Path) -> anyhow::Result<Outcome> {
     let runs = plan.traced()?;
     let outputs = open(file)?;
@@ -93,7 +93,7 @@ fn open(file: &Path) -> anyhow::Result<Outputs<Report>> {
     Ok(outputs)
 }
 
-/// A row of a table: what it says, then a text for each lock.
+/// A row of a table: its name, then a text for each lock.
 type Row = Vec<String>;
 
 impl Report {
@@ -123,7 +123,7 @@ impl Report {
         Ok(())
     }
 
-    /// A row, if what it says is not nothing for all locks.
+    /// A row, unless its value is zero for all locks.
     fn row(&self, name: &str, decimals: usize, of: impl Fn(&Trace) -> f64) -> Option<Row> {
         let values: Vec<f64> = self.locks.iter().map(|traced| of(&traced.trace)).collect();
         let shown = |value: &f64| format!("{value:.decimals$}");
@@ -135,7 +135,7 @@ impl Report {
         matters.then(|| cells.collect())
     }
 
-    /// The stages, and under each what it waited for.
+    /// The stages, and below each the causes of its waits.
     fn cycle(&self) -> Vec<Row> {
         let mut causes: Vec<Cause> = Vec::new();
         for traced in &self.locks {

@@ -1,4 +1,4 @@
-//! A value over several simulations: the median over seeds, and the extremes over these and other
+//! A value over several simulations: the median over seeds, and the extremes over seeds and other
 //! latencies between sockets.
 
 use kinlock_measure::stats::Summary;
@@ -7,7 +7,7 @@ use serde::Serializer;
 
 use super::sample::Sample;
 
-/// Of a value of every sample.
+/// The band of a value of every sample.
 pub fn band(samples: &[Sample], value: impl Fn(&Outcome) -> f64) -> Summary {
     band_of_pairs(
         samples
@@ -16,7 +16,7 @@ pub fn band(samples: &[Sample], value: impl Fn(&Outcome) -> f64) -> Summary {
     )
 }
 
-/// Of values that belong to samples.
+/// The band of values that belong to samples.
 pub fn band_of_pairs<'a>(pairs: impl Iterator<Item = (&'a Sample, f64)> + Clone) -> Summary {
     let usual = pairs.clone().filter(|(sample, _)| sample.is_usual());
     Summary {
@@ -25,7 +25,7 @@ pub fn band_of_pairs<'a>(pairs: impl Iterator<Item = (&'a Sample, f64)> + Clone)
     }
 }
 
-/// The same times a number.
+/// A band multiplied by a number.
 pub fn scaled(band: Summary, factor: f64) -> Summary {
     Summary {
         median: band.median * factor,
@@ -34,7 +34,7 @@ pub fn scaled(band: Summary, factor: f64) -> Summary {
     }
 }
 
-/// With the names that edges of bands have in reports.
+/// Serialises a band with the names that its edges have in reports.
 pub fn with_edges<S: Serializer>(band: &Summary, serializer: S) -> Result<S::Ok, S::Error> {
     let fields = [
         ("median", band.median),
@@ -49,7 +49,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     Summary::of(values).median
 }
 
-/// A quotient; 0 if nothing was done, so that it can be shown and written.
+/// A quotient, or 0 if the divisor is 0, so that it can be shown and written.
 pub fn over(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }

@@ -1,7 +1,8 @@
-//! Draws of all assumed numbers at a time, and which of them an answer hangs on.
+//! Draws of all assumed numbers at a time, which show on which of them an answer depends.
 //!
-//! A Latin hypercube: with n draws the range of every number is cut into n parts, each of which is
-//! drawn from once, in an order of its own. So a dozen draws cover every number's whole range.
+//! The draws are a Latin hypercube: with n draws, the range of every number is cut into n parts,
+//! and each part is drawn from once, in a random order for each number. So a dozen draws cover
+//! every number's whole range.
 
 use kinlock_measure::random::Random;
 use kinlock_sim::machine::Origin;
@@ -14,7 +15,7 @@ const FACTOR: f64 = 1.4;
 /// One of several draws.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Draw {
-    /// From 0 on.
+    /// The number of the draw, from 0 on.
     pub number: u32,
     pub of: u32,
 }
@@ -58,7 +59,7 @@ pub fn rank_correlation(a: &[f64], b: &[f64]) -> f64 {
     }
 }
 
-/// The place of each value among all; equal ones share the mean of theirs.
+/// The rank of each value among all; equal values have the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let rank = |value: &f64| {
         let below = values.iter().filter(|other| *other < value).count();

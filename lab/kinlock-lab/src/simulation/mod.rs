@@ -1,6 +1,6 @@
-//! Simulating, for the verbs that do: with which seeds and latencies ([`sampling`], [`draws`]), on
-//! which threads of this machine ([`pool`]), what came out of one simulation ([`sample`]) and of
-//! several ([`band`]), and what all of it rests on ([`provenance`]).
+//! Simulations, for the verbs that run them: the seeds and latencies ([`sampling`], [`draws`]), the
+//! threads of this machine that run them ([`pool`]), the results of one simulation ([`sample`]) and
+//! of several ([`band`]), and the origins of their parameters ([`provenance`]).
 
 pub mod band;
 pub mod draws;
@@ -13,7 +13,7 @@ use anyhow::ensure;
 use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::workloads;
 
-/// Whether a workload can be put to the locks, on a machine of `cpus` CPUs with each of these
+/// Checks that a workload can run with the locks, on a machine of `cpus` CPUs, with each of these
 /// numbers of threads.
 pub fn check(
     workload: &workloads::Kind,

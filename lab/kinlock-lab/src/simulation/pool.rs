@@ -17,7 +17,7 @@ use super::sampling::Variant;
 #[derive(Clone, Debug)]
 pub struct Job {
     pub run: Run,
-    /// What sets it apart from the others of its cell.
+    /// What distinguishes it from the others of its cell.
     pub variant: Variant,
 }
 
@@ -42,7 +42,7 @@ impl Job {
         })
     }
 
-    /// What it is called: `lock2, 8 threads, cna`.
+    /// Its name: `lock2, 8 threads, cna`.
     fn title(&self) -> String {
         let run = &self.run;
         let (workload, lock) = (run.workload.name, run.lock.name);
@@ -50,11 +50,11 @@ impl Job {
     }
 }
 
-/// Runs all jobs with a progress bar; what came out, in their order. `None`, and a line on stderr,
-/// if a lock lost a thread.
+/// Runs all jobs with a progress bar, and returns their samples in order. `None`, and a line on
+/// stderr, if a lock lost a thread.
 pub fn run(jobs: &[Job], host_threads: usize, quiet: bool) -> Option<Vec<Sample>> {
     let bar = progress::bar(quiet, jobs.len(), || ());
-    // The longest first: a long one that is left for the end would run alone.
+    // The longest jobs come first: a long one that is left for the end would run alone.
     let mut order: Vec<(usize, &Job)> = jobs.iter().enumerate().collect();
     order.sort_by_key(|(_, job)| std::cmp::Reverse(job.run.threads));
     let next = AtomicUsize::new(0);

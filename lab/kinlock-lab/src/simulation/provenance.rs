@@ -1,4 +1,4 @@
-//! What a simulation rests on: a workload, with the origin of each number.
+//! The workload of a simulation, with the origin of each number.
 
 use kinlock_measure::machine::Parameter;
 use kinlock_sim::{Placement, workloads};
@@ -14,13 +14,15 @@ pub struct WorkloadEntry {
     /// The locks of a recorded program; none for other workloads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub program_locks: Vec<String>,
-    /// How often its threads took these per second when it was recorded; none for other workloads.
+    /// How often its threads took these locks per second when the program was recorded; none for
+    /// other workloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded_per_second: Option<f64>,
 }
 
 impl WorkloadEntry {
-    /// Of a workload whose threads run where `placement` says, else where it was measured.
+    /// The entry of a workload whose threads run where `placement` says, or else as in the
+    /// measurement.
     pub fn new(kind: &workloads::Kind, placement: Option<Placement>) -> Self {
         let parameters = kind.parameters.iter().map(|constant| Parameter {
             name: constant.name,

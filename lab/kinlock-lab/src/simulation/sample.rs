@@ -1,4 +1,4 @@
-//! What came out of one simulation.
+//! The result of one simulation.
 
 use kinlock_sim::workloads::Bursts;
 use kinlock_sim::{Outcome, Traffic};
@@ -9,7 +9,7 @@ use super::sampling::Variant;
 /// One simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
-    /// With what it ran.
+    /// The seed and latencies with which it ran.
     #[serde(flatten)]
     pub variant: Variant,
     #[serde(flatten)]
@@ -17,19 +17,19 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Whether it ran with the numbers of the machine's file and the workload.
+    /// Whether it ran with unchanged numbers of the machine's file and the workload.
     pub fn is_usual(&self) -> bool {
         self.variant.remote_factor == 1.0 && self.variant.draw.is_none()
     }
 }
 
-/// The outcomes of those samples that are usual.
+/// The outcomes of the usual samples.
 pub fn usual(samples: &[Sample]) -> impl Iterator<Item = &Outcome> + Clone {
     let usual = samples.iter().filter(|sample| sample.is_usual());
     usual.map(|sample| &sample.outcome)
 }
 
-/// What was done under concurrency IDs in all of these; `None` for locks.
+/// The sum of the bursts under concurrency IDs; `None` for locks.
 pub fn bursts<'a>(all: impl Iterator<Item = &'a Outcome>) -> Option<Bursts> {
     all.filter_map(|outcome| outcome.ids)
         .reduce(|mut sum, one| {

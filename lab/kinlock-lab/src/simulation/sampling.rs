@@ -1,4 +1,4 @@
-//! How often everything is simulated, and with what.
+//! How often everything is simulated, and with which seeds and latencies.
 
 use std::thread::available_parallelism;
 
@@ -10,7 +10,8 @@ use super::draws::Draw;
 /// Flags of the verbs that simulate.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Sampling {
-    /// Seeds to simulate with; the median over them is shown, their extremes are part of the band
+    /// How many seeds to simulate with; the median over them is shown, and their extremes are part
+    /// of the band
     #[arg(
         long,
         value_name = "N",
@@ -21,8 +22,8 @@ pub struct Sampling {
     /// The first seed; the others follow
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Widens the band: the first seed also runs with everything between sockets that much faster,
-    /// and that much slower; 0 leaves this out
+    /// Widen the band: the first seed also runs with all latencies between sockets lower, and
+    /// higher, by this percentage; 0 leaves this out
     #[arg(
         long,
         value_name = "PERCENT",
@@ -31,8 +32,8 @@ pub struct Sampling {
         allow_negative_numbers = true,
     )]
     pub band: f64,
-    /// Widens the band: the first seed also runs with N draws of all assumed numbers at a time,
-    /// each up to 1.4 times as large or as small; a dozen shows which of them matter
+    /// Widen the band: the first seed also runs with N draws of all assumed numbers at a time, each
+    /// up to 1.4 times as large or as small; a dozen draws show which numbers matter
     #[arg(
         long,
         value_name = "N",
@@ -52,11 +53,11 @@ pub struct Sampling {
 /// One simulation of a lock with a number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Variant {
-    /// Start of its random numbers.
+    /// The seed of its random numbers.
     pub seed: u64,
     /// Factor on all latencies between sockets.
     pub remote_factor: f64,
-    /// Which draw of all assumed numbers.
+    /// The draw of all assumed numbers, if it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub draw: Option<Draw>,
 }
@@ -72,8 +73,8 @@ impl Sampling {
         (0..self.seeds).map(|n| self.seed.wrapping_add(n)).collect()
     }
 
-    /// What every lock runs with, on a machine with `sockets` sockets: first every seed, then the
-    /// first seed with other latencies, then with draws of all assumed numbers.
+    /// The variants with which every lock runs, on a machine with `sockets` sockets: first every
+    /// seed, then the first seed with other latencies, then with draws of all assumed numbers.
     pub fn variants(&self, sockets: usize) -> Vec<Variant> {
         let variant = |seed, remote_factor| Variant {
             seed,
@@ -97,7 +98,7 @@ impl Sampling {
     }
 }
 
-/// What medians and bands are taken over, for people.
+/// An explanation of medians and bands, for people.
 pub fn bands(variants: &[Variant]) -> String {
     let draws = variants.iter().filter(|v| v.draw.is_some()).count();
     let factors = variants.iter().map(|variant| variant.remote_factor);

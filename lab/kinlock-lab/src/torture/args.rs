@@ -8,13 +8,13 @@ use kinlock_cli::parameters::Parameters;
 use kinlock_verify::plan::Settings;
 use kinlock_verify::{LEVELS, Preemption};
 
-/// A day; a longer time is a mistaken unit.
+/// The longest time is a day: a longer one is a mistake in the unit.
 const LONGEST: f64 = 86_400.0;
 
 /// The flags of all primitives.
 #[derive(clap::Args)]
 pub struct Common {
-    /// Seconds for each of them, divided among the scenarios
+    /// Seconds for each subject, divided among the scenarios
     #[arg(
         long,
         value_name = "S",
@@ -34,7 +34,7 @@ pub struct Common {
         default_value = "light",
     )]
     preemption: String,
-    /// Torture in this process, not in one for each of them; for debuggers
+    /// Torture in this process, not in a child process for each subject; for debuggers
     #[arg(long)]
     pub in_process: bool,
     /// Write the report as JSON (- for stdout)
@@ -48,7 +48,7 @@ pub struct Common {
 /// The flags of primitives whose threads wait for each other.
 #[derive(clap::Args)]
 pub struct Waiting {
-    /// Numbers of threads, as 1,2,8 or 1..16; the first is used where only one is needed
+    /// Numbers of threads, such as 1,2,8 or 1..16; the first is used where only one is needed
     #[arg(long, value_name = "LIST", default_value = "4,16,64")]
     pub threads: ThreadCounts,
     /// Seconds after which a wait is taken to be endless
@@ -67,7 +67,7 @@ pub struct Waiting {
 }
 
 impl Common {
-    /// What a torture is to do, without scenarios and locality domains.
+    /// The settings of a torture, without scenarios and locality domains.
     pub fn settings(&self, waiting: Option<&Waiting>) -> Settings {
         let level = LEVELS.iter().find(|(name, _)| *name == self.preemption);
         let hang = waiting.map_or(0.0, |waiting| waiting.hang);

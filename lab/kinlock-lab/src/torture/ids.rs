@@ -13,9 +13,8 @@ use crate::checks::{HELP, chosen, find, name, named};
 
 /// Test that concurrency IDs are correct under stress
 ///
-/// Restartable sequences and leases are put through a number of scenarios, with signals and changes
-/// of affinity meanwhile, and with delays inside the sequences. What is broken in `--ids busted`: a
-/// sequence that does not restart.
+/// Restartable sequences and leases are put through a number of scenarios, with signals, changes of
+/// affinity, and delays inside the sequences. `--ids busted` is a sequence that does not restart.
 ///
 /// Example: kinlock-lab torture ids --backend rseq --seconds 60
 #[derive(clap::Args)]
@@ -31,7 +30,7 @@ pub struct Args {
         conflicts_with = "backend",
     )]
     ids: Vec<&'static str>,
-    /// How IDs are held: auto (all ways that this machine has), rseq, lease
+    /// The backend of IDs: auto (all that this machine has), rseq, lease
     #[arg(
         long,
         value_name = "NAME",
@@ -76,10 +75,10 @@ impl Args {
         torture.run(|_, whole| vec![whole])
     }
 
-    /// All that this machine has of what was asked for.
+    /// The specimens that were asked for and that this machine has.
     fn specimens(&self) -> anyhow::Result<Vec<Specimen>> {
         let mut chosen: Vec<Specimen> = chosen(&self.ids);
-        // Names come without a backend, and so all of them stay.
+        // A name does not include the backend, so it selects specimens of all backends.
         chosen.retain(|one| self.backend == "auto" || self.backend == one.backend.name());
         if let Err(why) = Backend::Restartable.available() {
             if self.backend == "rseq" || self.ids.contains(&"rseq") {

@@ -9,9 +9,9 @@ use crate::checks::{HELP, chosen, name, named};
 
 /// Test that delayed invalidation is correct under stress
 ///
-/// Threads delay invalidation and end that as fast as they can, and reuse pages of a real mapping
-/// that others give back in batches; a stamp in each page shows a page that was reused too early.
-/// Threads are delayed at bad moments and interrupted by signals. What is broken in `--backends
+/// Threads begin and end sections as fast as they can, and reuse pages of a real mapping that
+/// others give back in batches; a stamp in each page shows a page that was reused too early.
+/// Threads are delayed at bad moments and interrupted by signals. The defects of `--backends
 /// busted`: no waiting, a generation that two sections have, sleepers that are not woken.
 ///
 /// Example: kinlock-lab torture invalidation --backends slots --threads 4,64 --seconds 60

@@ -15,7 +15,7 @@ use super::args::{Common, Waiting, or_all};
 use super::child::Task;
 use crate::checks::{HELP, chosen, find, name, named};
 
-/// As many as the largest machines have; each gets threads of its own.
+/// The number of domains of the largest machines. Each domain gets threads of its own.
 const MOST_DOMAINS: usize = 64;
 /// The share of the time that each division of the machine gets.
 const DIVIDED: f64 = 0.08;
@@ -24,8 +24,8 @@ const DIVIDED: f64 = 0.08;
 ///
 /// Each lock is put through a number of scenarios; each scenario makes several checks.
 ///
-/// Locks whose waiters sleep use the system call membarrier, and do without where it is refused.
-/// `--without-membarrier` has a seccomp filter refuse it, so that this way is tortured, too.
+/// Locks whose waiters sleep use the system call membarrier, unless it is refused. With
+/// `--without-membarrier` a seccomp filter refuses it, so that this case is tortured, too.
 ///
 /// Example: kinlock-lab torture --locks kinlock-spin --threads 4,64 --seconds 60
 #[derive(clap::Args)]
@@ -74,7 +74,7 @@ impl Args {
         torture.run(|lock, whole| self.tasks(lock, whole))
     }
 
-    /// Without those that none of the scenarios is for.
+    /// The locks for which there is at least one scenario.
     fn specimens(&self) -> anyhow::Result<Vec<Specimen>> {
         let scenarios = self.scenarios();
         let suited = |lock: &Specimen| scenarios.iter().any(|name| suits(lock, name));
@@ -91,7 +91,8 @@ impl Args {
         Ok(chosen)
     }
 
-    /// All scenarios as the machine is, and one more with each division into locality domains.
+    /// All scenarios on the machine as it is, and one more with each division into locality
+    /// domains.
     fn tasks(&self, lock: Specimen, mut whole: Task) -> Vec<Task> {
         let mut scenarios = self.scenarios();
         let cpus = allowed_cpus();
@@ -127,13 +128,13 @@ impl Args {
     }
 }
 
-/// Whether the scenario with this name says anything about `lock`.
+/// Whether the scenario with this name applies to `lock`.
 fn suits(lock: &Specimen, scenario: &str) -> bool {
     let mut all = scenarios::ALL.iter();
     all.any(|known| known.name == scenario && (known.fits)(lock))
 }
 
-/// The CPUs dealt out to `domains` domains, as `KINLOCK_TOPOLOGY` wants them.
+/// The CPUs divided among `domains` domains, in the form of `KINLOCK_TOPOLOGY`.
 fn divide(cpus: &[usize], domains: usize) -> String {
     let of = |domain| {
         let dealt = cpus.iter().skip(domain).step_by(domains);

@@ -28,7 +28,7 @@ use crate::checks;
 /// Example: kinlock-lab torture --locks kinlock-spin --threads 4,64 --seconds 60
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_long_help = checks::HELP)]
-// The flattened options bring a group of the same name.
+// The flattened options have a group of the same name.
 #[group(skip)]
 pub struct Args {
     #[command(subcommand)]
@@ -70,12 +70,12 @@ struct Torture<'a, S> {
 }
 
 impl<S: Tortured> Torture<'_, S> {
-    /// `tasks` divides a task, all that is to be done for a specimen, among child processes.
+    /// Runs the torture. `tasks` divides the whole task for a specimen among child processes.
     fn run(self, tasks: impl Fn(S, Task) -> Vec<Task>) -> anyhow::Result<Outcome> {
         let (common, parameters) = (self.common, &self.parameters);
         let is_refused = self.waiting.is_some_and(|it| it.without_membarrier);
         if is_refused && common.in_process {
-            // Before there are threads: later ones inherit it.
+            // Done before there are threads, so that all threads inherit it.
             sandbox::refuse_membarrier().map_err(anyhow::Error::msg)?;
         }
         let outputs = checks::outputs(common.json.as_deref())?;
@@ -121,7 +121,7 @@ impl<S: Tortured> Torture<'_, S> {
     }
 }
 
-/// Shows on stderr what is going on.
+/// Shows progress on stderr.
 fn spinner(quiet: bool) -> ProgressBar {
     let target = match quiet {
         true => ProgressDrawTarget::hidden(),

@@ -1,4 +1,4 @@
-//! The command of the laboratory as tests call it, and the user's command beside it.
+//! The command of the laboratory as tests call it, and the user's command in the same folder.
 
 // Each test program uses a part of this.
 #![allow(dead_code)]
@@ -27,7 +27,7 @@ pub fn kinlock() -> Command {
     without_knobs(Command::new(beside()))
 }
 
-/// Where the user's command lies. It is built with the tests of the workspace; tests of this
+/// The path of the user's command. It is built with the tests of the workspace; tests of this
 /// package alone may have to build it.
 pub fn beside() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();

@@ -1,7 +1,7 @@
 //! Every row of the table of costs, one test for each; then which access waits for which.
 //!
 //! The machine has four sockets with two last-level caches each, of two cores. Sockets 0 and 3, and
-//! 1 and 2, are two hops apart, the others one. All costs differ, so that none can stand in for
+//! 1 and 2, are two hops apart, the others one. All costs differ, so that none can be mistaken for
 //! another.
 
 use super::{Fabric, Kind, Kind::Read, Kind::Write, Line, Place, Service};
@@ -12,7 +12,7 @@ const LAST: u64 = 40;
 const MODIFIED: [u64; 4] = [61, 83, 211, 307];
 const HOMED_AT_READER: u64 = 17;
 const THIRD_PARTY: u64 = 29;
-/// Index 0 is of no use: that is `LAST`.
+/// Index 0 is not used: that cost is `LAST`.
 const SHARED: [u64; 4] = [0, 71, 151, 251];
 const INVALIDATE: [u64; 4] = [53, 97, 223, 331];
 const MEMORY: [u64; 2] = [101, 181];
@@ -57,7 +57,7 @@ fn fabric() -> Fabric {
     Fabric::new(&shape(), &costs())
 }
 
-/// The core of that number in a socket.
+/// The core with this number in a socket.
 fn at(socket: usize, core: usize) -> Place {
     let core = socket * CORES + core;
     Place {
@@ -78,20 +78,20 @@ fn line(home: usize) -> Line {
     line
 }
 
-/// What an access takes that starts long after everything before.
+/// The cost of an access that starts long after all earlier ones.
 fn cost(line: &mut Line, kind: Kind, from: Place) -> (u64, Service) {
     let start = line.busy + 1000;
     let (done, service) = fabric().access(line, kind, from, start);
     (done - start, service)
 }
 
-/// A core reads what it and others have read before: it has the line clean, without an owner.
+/// Makes a core a sharer of a line that is clean and has no owner.
 fn share(line: &mut Line, reader: Place) {
     line.caches |= 1 << reader.cache;
     line.sharers.insert(reader.core as usize);
 }
 
-/// What an access takes to a line of a home that cores share.
+/// The cost of an access to a line with this home and these sharers.
 fn cost_of_shared(home: usize, sharers: &[Place], kind: Kind, from: Place) -> u64 {
     let mut line = line(home);
     sharers.iter().for_each(|&sharer| share(&mut line, sharer));
@@ -136,7 +136,8 @@ fn a_modified_line_costs_by_the_distance_of_the_owner_and_by_the_home() {
                 let asker = at(0, 0);
                 let done = cost(&mut line, kind, asker);
                 assert_eq!(done, (expected, SERVICES[distance]), "{distance} {home:?}");
-                // Clean then, shared by both and without an owner; or the asking core's.
+                // After a read the line is clean, shared by both and without an owner; after a
+                // write it belongs to the asking core.
                 let is_read = kind == Read;
                 assert!(reads(&line, asker) && reads(&line, owner) == is_read);
                 assert!(writes(&line, asker) != is_read && !writes(&line, owner));
@@ -167,7 +168,7 @@ fn a_read_of_what_the_last_level_cache_has_clean_adds_a_sharer() {
 
 #[test]
 fn a_read_of_what_is_clean_elsewhere_costs_by_the_nearest() {
-    // The farthest first: each later one is nearer.
+    // The farthest sharer comes first, and each later one is nearer.
     let sharers: Vec<Place> = by_distance().into_iter().skip(1).rev().collect();
     for (n, distance) in [(1, 3), (2, 2), (3, 1)] {
         let mut line = line(0);
@@ -175,7 +176,7 @@ fn a_read_of_what_is_clean_elsewhere_costs_by_the_nearest() {
             share(&mut line, sharer);
         }
         let (cycles, service) = cost(&mut line, Read, at(0, 0));
-        // The home, which does not have it, is the reader's own socket: no third socket is asked.
+        // The home is the reader's own socket and does not have the line: no third socket is asked.
         assert_eq!(cycles, SHARED[distance], "at distance {distance}");
         assert_eq!(service, SERVICES[distance]);
         assert!(reads(&line, at(0, 0)) && reads(&line, sharers[0]));
@@ -232,7 +233,7 @@ fn a_read_from_another_socket_asks_a_third_one_unless_that_has_the_line() {
     let read = |sharers: &[Place]| cost_of_shared(2, sharers, Read, at(0, 0));
     assert_eq!(read(&[at(1, 0)]), SHARED[2] + THIRD_PARTY);
     assert_eq!(read(&[at(2, 0), at(1, 0)]), SHARED[2]);
-    // Within the socket no home is asked.
+    // Within a socket, the home is not asked.
     assert_eq!(read(&[at(0, 2)]), SHARED[1]);
 }
 
@@ -271,7 +272,7 @@ fn a_request_travels_for_half_of_its_latency() {
         assert_eq!(fabric.travel(&clean, Read, me), SHARED[distance] / 2);
         let written = fabric.travel(&clean, Write, me);
         assert_eq!(written, INVALIDATE[distance] / 2);
-        // What hits goes nowhere.
+        // The request of a hit does not travel.
         assert_eq!(fabric.travel(&clean, Read, other), 0);
         assert_eq!(fabric.travel(&modified, Write, other), 0);
     }
@@ -296,8 +297,8 @@ fn transfers_that_take_a_line_wait_for_each_other() {
         let mut line = line(0);
         let (owned, _) = fabric.access(&mut line, Write, at(0, 0), 0);
         let (first, _) = fabric.access(&mut line, kind, at(0, 1), owned);
-        // The request comes while the line is on its way: it will be clean then, or have a new
-        // owner.
+        // The request arrives while the line is being transferred: it is served when the line is
+        // clean, or has a new owner.
         let (second, _) = fabric.access(&mut line, Write, at(0, 2), owned + 1);
         let distance = 1;
         let latency = match kind {

@@ -1,8 +1,8 @@
 //! A mutex of three states, as many standard libraries have: a thread tries, spins shortly, and
-//! then sleeps. Any running thread may take a free mutex. There is no queue, no hand-off.
+//! then sleeps. Any running thread may take a free mutex. There is no queue and no hand-off.
 //!
-//! It is what ours is compared with on machines that nobody has at hand. The behaviour is that of
-//! Rust's `std::sync::Mutex` on Linux.
+//! Our mutex is compared with it on machines that we do not have. It behaves like Rust's
+//! `std::sync::Mutex` on Linux.
 
 use super::Lock;
 use crate::platform::{Sim, SimU32};
@@ -17,8 +17,8 @@ const CONTENDED: u32 = 2;
 /// How often a thread looks at a held lock before it sleeps.
 const LOOKS: f64 = 100.0;
 
-/// How long that takes. A look is a load that hits and a pause. To wait for so long is the same to
-/// the machine, and costs the host less.
+/// How long these looks take. A look is a load that hits and a pause. Waiting for this time is the
+/// same for the simulated machine, and costs the host less.
 pub(super) fn spin_ns() -> u64 {
     let look = with(|w| w.costs().nanos(w.costs().own_cache + w.costs().pause));
     (LOOKS * look) as u64
@@ -39,8 +39,8 @@ impl Futex {
         (&raw const self.state).cast()
     }
 
-    /// Looks until the mutex is free, or contended: then others sleep already. Returns what was
-    /// seen last.
+    /// Looks until the mutex is free, or contended, which means that others sleep already. Returns
+    /// the last state seen.
     fn spin(&self) -> u32 {
         let (Ok(state) | Err(state)) =
             Sim::wait_for(&self.state, Relaxed, spin_ns(), |state| state != HELD);
@@ -59,8 +59,8 @@ impl Futex {
             return;
         }
         loop {
-            // From here on the thread leaves the mutex as contended, since others may sleep: its
-            // own wake-up has been used up.
+            // From here on the thread takes the mutex as contended: it has used up a wake-up, and
+            // others may still sleep.
             if state != CONTENDED && self.state.swap(CONTENDED, Acquire) == FREE {
                 return;
             }

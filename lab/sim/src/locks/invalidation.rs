@@ -1,5 +1,5 @@
-//! Delayed invalidation, for the workload `invalidation`. No locks, but a section is begun and
-//! ended where a lock is taken and released.
+//! Delayed invalidation, for the workload `invalidation`. These are not locks: taking the "lock"
+//! begins a section, and releasing it ends the section.
 
 mod published;
 mod tracked;
@@ -11,7 +11,7 @@ use crate::world::{compute, with};
 use kinlock_core::platform::Atomic;
 use kinlock_invalidation::raw::{Backend, Config, Domain, Locked, Member, Place, Slots};
 
-/// All of them.
+/// All backends.
 pub static ALL: &[Kind] = &[
     Kind::new(
         "invalidation-locked",
@@ -70,7 +70,7 @@ impl Config for Ours {}
 
 /// FreeBSD's `lock_delay` as its source documents it since 2018, in iterations of a pausing loop:
 /// at first 2, then twice as many each time, up to 256 times the next power of two above the number
-/// of CPUs, 32,678 at most. Its mutex and the published list have the same.
+/// of CPUs, 32,678 at most. FreeBSD's mutex and the published list use it.
 struct Delay {
     pauses: u64,
     most: u64,

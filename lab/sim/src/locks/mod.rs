@@ -1,4 +1,4 @@
-//! The locks that can run on the simulated machine, and what else a workload can take.
+//! The locks that can run on the simulated machine, and other things that a workload can take.
 //!
 //! To add a lock: write a file with a function that places it, and add a line to [`ALL`].
 
@@ -24,10 +24,10 @@ use serde::Serialize;
 pub trait Lock {
     /// Takes the lock for the calling thread, number `me`.
     fn lock(&self, me: usize);
-    /// Releases it; only the thread that took it may call this.
+    /// Releases the lock; only the thread that took it may call this.
     fn unlock(&self, me: usize);
 
-    /// Takes it for reading. A lock without readers is taken as by [`lock`](Self::lock).
+    /// Takes the lock for reading. A lock without readers is taken as by [`lock`](Self::lock).
     fn read(&self, me: usize) {
         self.lock(me);
     }
@@ -37,19 +37,19 @@ pub trait Lock {
         self.unlock(me);
     }
 
-    /// Words in the lock's own line, where what the lock guards may begin. A lock that has none is
-    /// alone there.
+    /// Words in the lock's own line, at which the guarded data may begin. `None`: the lock is alone
+    /// in its line.
     fn beside(&self) -> Option<&[SimU64; 2]> {
         None
     }
 
-    /// What it has counted in the whole run, by its [name](observed).
+    /// The lock's own counts of the whole run, by [name](observed).
     fn observed(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
 }
 
-/// What locks and backends count, as reports call it.
+/// The names in reports of what locks and backends count.
 pub mod observed {
     /// Time that spinners spent in a queue, in nanoseconds.
     pub const QUEUED: &str = "queued_ns";
@@ -57,23 +57,23 @@ pub mod observed {
     pub const POLLED: &str = "polled_ns";
     /// How many times the begin of a section of delayed invalidation started over.
     pub const BEGIN_RESTARTS: &str = "begin_restarts";
-    /// How many times an end did.
+    /// How many times the end of a section started over.
     pub const END_RESTARTS: &str = "end_restarts";
-    /// Beginnings and ends of sections that started over, per section.
+    /// How often beginnings, and ends, of sections started over, per section.
     pub const RESTARTS: [&str; 2] = ["begin_restarts_per_section", "end_restarts_per_section"];
     /// Waiters that a queue's scans looked at, per hand-off.
     pub const SCAN_STEPS: &str = "scan_steps_per_handoff";
-    /// The most of them for one hand-off.
+    /// The most waiters that scans looked at for one hand-off.
     pub const MOST_STEPS: &str = "most_scan_steps";
-    /// Mean and longest contended wait of ordinary threads, and of one thread in sixteen, which has
-    /// priority if the lock knows that; in nanoseconds.
+    /// Mean and longest contended wait in nanoseconds, of ordinary threads, and of one thread in
+    /// sixteen, which has priority if the lock supports that.
     pub const WAITS: [[&str; 2]; 2] = [
         ["ordinary_wait_ns", "ordinary_longest_ns"],
         ["sixteenth_wait_ns", "sixteenth_longest_ns"],
     ];
     /// How often a spinner looked at its predecessor's CPU number.
     pub const LOOKS: &str = "looks";
-    /// The share of these looks that had to fetch a line.
+    /// The share of these looks that fetched a line.
     pub const MISSES: &str = "misses_per_look";
     /// The most sections that were seen open at a time.
     pub const LONGEST_QUEUE: &str = "longest_queue";
@@ -212,8 +212,8 @@ pub static ALL: &[Kind] = &[
     ),
 ];
 
-/// Policies for concurrency IDs. They are no locks; the workloads of
-/// `workloads::IDS` take them instead.
+/// Policies for concurrency IDs. They are not locks; the workloads of `workloads::IDS` take them
+/// instead.
 pub const POLICIES: &[Kind] = &[
     Kind::policy_called(
         "recent-first",
@@ -245,10 +245,10 @@ pub fn all() -> impl Iterator<Item = Kind> + Clone {
     ALL.iter().chain(others).chain(invalidation::ALL).copied()
 }
 
-/// What a workload can take.
+/// The kinds of things that a workload can take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Genre {
-    /// Something that excludes others.
+    /// A lock that excludes all other threads.
     Lock,
     /// A reader-writer lock.
     ReaderWriter,
@@ -259,12 +259,13 @@ pub enum Genre {
 }
 
 impl Genre {
-    /// Whether a workload that takes the one can take the other. Readers may exclude each other.
+    /// Whether a workload for this genre can take one of the `other` genre: a plain lock is also a
+    /// reader-writer lock, whose readers exclude each other.
     pub fn admits(self, other: Genre) -> bool {
         self == other || (self, other) == (Genre::ReaderWriter, Genre::Lock)
     }
 
-    /// One of them, for people.
+    /// The word for one of them, for people.
     pub fn singular(self) -> &'static str {
         match self {
             Genre::Lock => "a lock",
@@ -274,7 +275,7 @@ impl Genre {
         }
     }
 
-    /// Some of them, for people.
+    /// The word for several of them, for people.
     pub fn plural(self) -> &'static str {
         match self {
             Genre::Lock => "locks",
@@ -293,7 +294,7 @@ impl Kind {
             .find(|policy| policy.name() == self.name)
     }
 
-    /// What it is.
+    /// Its genre.
     pub fn genre(&self) -> Genre {
         match self.policy() {
             Some(_) => Genre::Policy,
@@ -321,7 +322,7 @@ mod tests {
         assert!(are(rwlock::ALL, Genre::ReaderWriter));
     }
 
-    /// Plays a schedule in which threads do something several times with what `new` makes.
+    /// Plays a schedule in which threads repeat an action on the object that `new` makes.
     pub(super) fn play<S: 'static, R>(
         threads: usize,
         seed: u64,
@@ -329,7 +330,7 @@ mod tests {
         turn: impl Fn(&S, usize, usize) + Copy + 'static,
         check: impl FnOnce(&S) -> R,
     ) -> Option<R> {
-        // Up to a millisecond: the last ones outlast all time limits of waiters.
+        // Preemptions of up to a millisecond: the longest ones outlast all time limits of waiters.
         let disturbance = Disturbance::preemptions(seed, 5, 1 << 22);
         let machine = machine::load("haswell-ex-4s").unwrap();
         let (played, result) = Schedule::new(machine, threads, disturbance).play(
@@ -386,7 +387,7 @@ mod tests {
         }
     }
 
-    /// It lets all threads in.
+    /// A lock that lets all threads in.
     struct Open;
 
     impl Lock for Open {

@@ -2,7 +2,7 @@
 //! for the published tables: small models written from a description of what they do. They are not
 //! the library's lock, which differs in several steps.
 //!
-//! The word is (tail, pending, locked). `0` in the place of the tail: nobody waits in the queue.
+//! The word is (tail, pending, locked). A tail of `0` means that nobody waits in the queue.
 //!
 //! | step | from | to | how |
 //! | --- | --- | --- | --- |
@@ -14,13 +14,13 @@
 //! | another head takes | (t, 0, 0) | (t, 0, 1) | a store of the locked byte |
 //! | unlock | (t, p, 1) | (t, p, 0) | a store of the locked byte |
 //!
-//! A head takes the lock first, and passes headship on then: its store of the flag becomes visible
-//! after that of the locked byte, as stores do.
+//! A head first takes the lock, and then passes headship on: its store to the flag becomes visible
+//! after its store to the locked byte, since stores are visible in order.
 //!
-//! What [`NUMA`-aware](self::cna) queues do otherwise: they scan for a waiter of their node when
-//! they become head, look at the queue of those set aside when they clear the tail, and choose whom
-//! they pass headship to.
-//! A head that has a successor already fetches that one's node for writing before it waits.
+//! [`NUMA`-aware](self::cna) queues differ in three steps: a new head scans for a waiter of its
+//! node, it looks at the secondary queue when it clears the tail, and it chooses to whom it passes
+//! headship. A head that already has a successor fetches the successor's node for writing before it
+//! waits.
 
 mod cna;
 #[cfg(test)]
@@ -41,17 +41,17 @@ const PENDING: u32 = 1 << 8;
 const PENDING_BYTE: u32 = 0xff << 8;
 const TAIL: u32 = 0xffff << 16;
 
-/// How often a newcomer looks whether a hand-over from pending to locked ends.
+/// How often a newcomer checks whether a hand-over from pending to locked ends.
 const LOOKS: u32 = 512;
 
 /// The flag of a node: its thread waits.
 const WAIT: u32 = 0;
-/// Its thread is the head, and nobody was set aside. Greater: as `GO`, and the last one set aside,
-/// in the form of a tail.
+/// The node's thread is the head, and nobody is set aside. A greater value also makes it the head,
+/// and names the last waiter set aside, in the form of a tail.
 const GO: u32 = 1;
 
-/// The lock; `NUMA`: the NUMA-aware one.
-// `repr(C)`: the word and what is beside it in one line.
+/// The lock, which is NUMA-aware if `NUMA` is set.
+// `repr(C)`: the word and the words beside it are in one line.
 #[repr(C)]
 struct Native<const NUMA: bool> {
     word: SimU32,
@@ -61,16 +61,17 @@ struct Native<const NUMA: bool> {
     counts: Counts,
 }
 
-/// Counted outside of the machine.
+/// Counts, which are kept outside of the machine.
 #[derive(Default)]
 struct Counts {
     handoffs: Cell<u64>,
     /// Waiters that scans looked at, and the most between two hand-offs.
     steps: Cell<u64>,
     most: Cell<u64>,
-    /// What the head has looked at.
+    /// How many waiters the current head has looked at.
     now: Cell<u64>,
-    /// Cycles that ordinary threads and those of [`is_chosen`] waited, how often, and the longest.
+    /// For ordinary threads and for those of [`is_chosen`]: cycles waited, number of waits, longest
+    /// wait.
     waits: [Cell<[u64; 3]>; 2],
 }
 
@@ -107,7 +108,7 @@ impl Counts {
     }
 }
 
-/// Whether a thread has priority, in the model that knows priority waiters: one in sixteen.
+/// Whether a thread has priority, in the model with priority waiters: one in sixteen has.
 fn is_chosen(me: usize) -> bool {
     me % 16 == 7
 }
@@ -120,12 +121,13 @@ struct Node {
     next: SimU32,
     /// The NUMA node of the thread's CPU.
     domain: SimU32,
-    /// While others are set aside: hand-offs within the NUMA node in a row, up to this thread's;
-    /// or, where the limit is a time, the microsecond in which the first of them was set aside.
+    /// While others are set aside: the number of hand-offs in a row within the NUMA node, up to
+    /// this thread's. If the limit is a time: the microsecond in which the first waiter was set
+    /// aside.
     run: SimU32,
 }
 
-/// A thread's name in the word and in nodes: its number + 1, where the tail is.
+/// A thread's name in the word and in nodes: its number + 1, in the bits of the tail.
 fn name(me: usize) -> u32 {
     (me as u32 + 1) << 16
 }
@@ -134,7 +136,7 @@ pub(super) fn place_fifo(threads: usize) -> &'static dyn Lock {
     crate::place(Native::<false>::new(threads, Order::V10))
 }
 
-/// With the limit of the run, if that is a count.
+/// Places a CNA lock with the local limit of the run, if that is a count.
 pub(super) fn place_cna(threads: usize) -> &'static dyn Lock {
     let mut order = Order::V10;
     if let LocalLimit::Count { log2, .. } = with(|w| w.setup.tuning.limit) {

@@ -2,9 +2,9 @@
 //! its predecessor's CPU number. Linux changed that place in 2023 to cure false sharing, and what
 //! the change gains is published.
 //!
-//! The library's own queue is the OSQ, too, with the place that serves best; `raw/osq.rs` of
-//! kinlock-core explains the steps by which a spinner leaves. This one has no waiter that sleeps
-//! and no thread that is preempted: each spinner has a CPU.
+//! The library's own queue is an OSQ, too, with the best of these places; `raw/osq.rs` of
+//! kinlock-core explains the steps by which a spinner leaves. In this one no waiter sleeps and no
+//! thread is preempted: each spinner has a CPU.
 
 use super::observed;
 use crate::platform::{Sim, SimU16, SimU32};
@@ -19,8 +19,8 @@ const LOOK_EVERY_NS: u64 = 50;
 /// Where a spinner reads its predecessor's CPU number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CpuNumber {
-    /// In the predecessor's node. That line changes whenever a thread queues behind it, and when it
-    /// hands headship on or leaves.
+    /// In the predecessor's node. That line changes whenever a thread queues behind the
+    /// predecessor, and when the predecessor hands headship on or leaves.
     InNode,
     /// In a separate line of the predecessor, which changes only when that thread queues anew.
     OwnLine,
@@ -129,7 +129,8 @@ impl Osq {
             if Sim::wait_for(&node.state, Acquire, pause, |state| state == GO).is_ok() {
                 return true;
             }
-            // As each spinner has a CPU, the look costs what it costs in a kernel and ends nothing.
+            // Each spinner has a CPU, so this look never ends the spinning. It only has the cost
+            // that it has in a kernel.
             let since = with(|w| w.now());
             self.predecessors_cpu(node);
             // Two loads at most.
@@ -143,7 +144,7 @@ impl Osq {
         }
     }
 
-    /// Leaves the queue. `false`: headship has come first.
+    /// Leaves the queue. `false`: the spinner got headship first.
     fn unqueue(&self, name: u32) -> bool {
         let node = self.node(name);
         let before = loop {
@@ -165,8 +166,8 @@ impl Osq {
         true
     }
 
-    /// Takes the successor's name out of the node, so that the successor cannot leave meanwhile.
-    /// 0: there is none, and the tail is `back` now.
+    /// Removes the successor's name from the node, so that the successor cannot leave until it is
+    /// linked again. 0: there is none, and the tail is now `back`.
     fn detach_next(&self, name: u32, back: u32) -> u32 {
         let next = &self.node(name).next;
         loop {
@@ -185,8 +186,8 @@ impl Osq {
         }
     }
 
-    /// Writes the number whenever the thread queues, though it seldom changes: so does the measured
-    /// kernel, with either patch.
+    /// Writes the number whenever the thread queues, although it seldom changes: the measured
+    /// kernel does so with either patch.
     fn publish_cpu(&self, node: &Node) {
         let number = match self.number {
             CpuNumber::OwnLine => &node.apart.0,

@@ -12,7 +12,7 @@ use kinlock_core::config::Tuning;
 use kinlock_core::raw::mutex::{QueueKind, QueuedMutex};
 use kinlock_core::raw::{LockConfig, QueuedRwLock, QueuedSpinLock};
 
-/// A configuration: what it changes in the tuning of the run, and what else it has.
+/// A configuration: its change to the tuning of the run, and its other items.
 macro_rules! configuration {
     ($name:ident, $change:expr $(, $more:item)?) => {
         #[derive(Clone, Copy, Debug)]

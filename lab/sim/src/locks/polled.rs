@@ -1,8 +1,9 @@
 //! The mutexes of the published tables, modelled as closely as possible on those of the kernels
 //! that were measured. Either all spinners poll the word all the time, or they queue and only the
-//! head of the queue does. They never sleep: in a kernel, a CPU without other work spins for as
+//! head of the queue polls. They never sleep: in a kernel, a CPU without other work spins for as
 //! long as the holder runs. The queue of AIM7's tables (Linux 3.10) is an MCS lock, and its head
-//! leaves it after each attempt; that of the later ones is the cancellable queue, whose head stays.
+//! leaves it after each attempt. The queue of the later tables is the cancellable one, whose head
+//! stays.
 
 use super::mcs::Mcs;
 use super::osq::{CpuNumber, Osq};
@@ -28,7 +29,8 @@ struct Polled {
 struct Spent([Cell<u64>; 2]);
 
 impl Spent {
-    /// A spinner came, became the head, and stops spinning now or queues again.
+    /// Adds the times of a spinner that came at `came`, became head at `headed`, and now stops
+    /// spinning or queues again.
     fn add(&self, came: u64, headed: u64) {
         let spent = [headed - came, with(|w| w.now()) - headed];
         for (sum, cycles) in self.0.iter().zip(spent) {
@@ -59,8 +61,9 @@ impl Polled {
     /// Waits until the word is free, looks at it again, and only then tries to take it (`true`);
     /// gives up at `until`.
     ///
-    /// The first reads of the clock and of the word stand for what a kernel checks between its
-    /// wait and its attempt. Without the second look all spinners would try at the same moment.
+    /// The first reads of the clock and of the word stand for the checks that a kernel makes
+    /// between its wait and its attempt. Without the second look all spinners would try at the same
+    /// moment.
     fn poll(&self, until: u64) -> bool {
         loop {
             Sim::now();
@@ -174,8 +177,8 @@ impl<Q: Lock> Lock for Owned<Q> {
     }
 }
 
-/// A mutex whose waiters give up now and then, and start again from the end of the queue. So they
-/// leave the queue from any place in it.
+/// A mutex whose waiters give up now and then, at any place in the queue, and start again from its
+/// end.
 // `repr(C)`: the word and the tail of the queue in the first line.
 #[repr(C)]
 struct Impatient {

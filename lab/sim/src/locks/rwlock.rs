@@ -6,7 +6,7 @@ use super::{Kind, Lock};
 use crate::platform::{Sim, SimU32};
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 
-/// All of them.
+/// All reader-writer locks.
 pub static ALL: &[Kind] = &[
     Kind::new(
         "rwlock-central",

@@ -30,7 +30,7 @@ impl Lock for Ticket {
     }
 
     fn unlock(&self, _: usize) {
-        // Only the holder writes it.
+        // Only the holder writes this counter.
         let mine = self.serving.load(Relaxed);
         self.serving.store(mine.wrapping_add(1), Release);
     }

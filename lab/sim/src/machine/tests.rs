@@ -5,8 +5,8 @@ use super::*;
 const SMALL: &str = include_str!("../../machines/laptop.toml");
 const LARGE: &str = include_str!("../../machines/westmere-ex-8s.toml");
 
-/// `text` with `from` replaced by `to` is refused in one line that names the file, `parts`, and the
-/// line on which `at` first stands in `text`.
+/// Asserts that `text` with `from` replaced by `to` is refused in one line that names the file,
+/// `parts`, and the line on which `at` first occurs in `text`.
 fn assert_error(text: &str, from: &str, to: &str, at: &str, parts: &[&str]) {
     assert!(text.contains(from), "`{from}` is not there");
     let error = message(&text.replacen(from, to, 1));
@@ -75,7 +75,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         ("sockets = 1", "sokets = 1", "sockets = 1", "shape.sokets"),
         ("[system]", "[sistem]", "[system]", "sistem"),
-        // What is missing has the line of its table.
+        // A missing field is reported at the line of its table.
         ("rmw = { ns", "# { ns", "[latency]", "`rmw`"),
         ("cores_per_cache = 8", "", "[shape]", "`cores_per_cache`"),
         (" origin = \"assumed\",", "", "own_cache = {", "`origin`"),
@@ -115,7 +115,7 @@ fn what_is_wrong_is_named_with_its_line() {
             "clock_mhz",
             "`clock_mhz`",
         ),
-        // No TOML.
+        // Not TOML.
         ("clock_mhz = 4000", "clock_mhz = ", "clock_mhz", "clock_mhz"),
         ("ns = 6.8", "ns = 6.8 6.9", "rmw = {", "rmw"),
     ] {
@@ -165,7 +165,7 @@ fn a_file_that_breaks_off_or_has_a_wrong_character_gives_one_line() {
     let end = SMALL.trim_end().len();
     for at in (0..end).step_by(5) {
         message(&SMALL[..at]);
-        // Most of these are wrong; those within comments and texts are not.
+        // Most of these changes are errors; changes within comments and strings are not.
         for wrong in ["\u{7}", "é", "=", "\"", "\n"] {
             let text = format!("{}{wrong}{}", &SMALL[..at], &SMALL[at..]);
             if Machine::parse("some.toml", &text).is_err() {

@@ -52,7 +52,7 @@ macro_rules! simulated_atomic {
                 let address = self.0.as_ptr().addr();
                 access(address, How::Glance);
                 match with(|w| w.stale(address)) {
-                    // It is a value of this atomic.
+                    // The stale value is an earlier value of this atomic, so it fits.
                     Some(stale) => stale as $value,
                     None => self.0.load(Relaxed),
                 }
@@ -116,7 +116,7 @@ simulated_atomic!(
 );
 
 impl SimU64 {
-    /// Adds one to plain data that no other thread writes meanwhile.
+    /// Adds one to plain data that no other thread writes at the same time.
     ///
     /// The processor does not wait for the line. The addition retires when the line arrives, and
     /// later stores, such as the unlock, become visible after it.
@@ -127,15 +127,15 @@ impl SimU64 {
 }
 
 impl SimU32 {
-    /// Stores the bits of `value` that `part` has, as a store of a byte or a half of the word: a
-    /// plain store, during which other threads may change the rest.
+    /// Stores the bits of `value` that `part` has, like a plain store of a byte or a half of the
+    /// word: other threads may change the rest at the same time.
     pub fn store_part(&self, part: u32, value: u32) {
         access(self.0.as_ptr().addr(), How::Store);
         self.write(self.0.load(Relaxed) & !part | value & part);
     }
 
     /// Exchanges the bits that `part` has for those of `value`, in one atomic operation on a byte
-    /// or a half of the word. Returns the word before.
+    /// or a half of the word. Returns the previous word.
     pub fn swap_part(&self, part: u32, value: u32) -> u32 {
         self.locked(|old| Some(old & !part | value & part))
     }

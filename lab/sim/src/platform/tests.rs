@@ -1,7 +1,7 @@
 //! Requests in flight, the store buffer, and spinners.
 //!
-//! All on `haswell-ex-4s`, one thread per core: the first eighteen on socket 0, the next on socket
-//! 1.
+//! All tests run on `haswell-ex-4s`, one thread per core: the first eighteen are on socket 0, the
+//! next on socket 1.
 
 use crate::machine::{self, Costs};
 use crate::platform::{Sim, SimU64, place};
@@ -39,7 +39,7 @@ fn setup(threads: usize) -> Setup {
     Setup::new(machine::load(MACHINE).expect("it is built in"), threads)
 }
 
-/// Lets 20 threads run, and returns what they said, in order.
+/// Runs 20 threads, and returns what they reported, in order.
 fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
     let line = || place(SimU64::new(0));
     let prepare = || Shared {
@@ -59,7 +59,7 @@ fn now() -> u64 {
     with(|w| w.now())
 }
 
-/// The current thread does nothing before that time.
+/// Makes the current thread do nothing before that time.
 fn wait_until(time: u64) {
     with(|w| {
         assert!(w.now() < time);
@@ -122,7 +122,7 @@ fn loads_that_follow_directly_come_with_the_same_transfer() {
     let said = play(move |shared, thread| match thread {
         0 => shared.a.store(1, Relaxed),
         1 => {
-            // Its request arrives while the line travels, and waits for it.
+            // This thread's request arrives while the line is in transfer, and waits for it.
             wait_until(LATER + 100);
             shared.a.swap(2, Relaxed);
         }
@@ -145,7 +145,8 @@ fn loads_that_follow_directly_come_with_the_same_transfer() {
 fn stores_do_not_stall_and_become_visible_in_order() {
     let costs = costs();
     let (visible, nearby) = (costs.modified[2], costs.modified[0]);
-    // The first store is far away; the second hits or comes from nearby, and waits for it.
+    // The first store's line is far away. The second store hits or gets its line from nearby, and
+    // waits for the first.
     for owner in [0, 2] {
         let mut said = play(move |shared, thread| {
             if thread == owner {
@@ -166,8 +167,8 @@ fn stores_do_not_stall_and_become_visible_in_order() {
                     shared.say(thread, now() - LATER);
                 }
                 1 => {
-                    // Its request comes when the first store's has arrived, and long after the
-                    // second one's.
+                    // This thread's request comes when the first store's request has arrived, and
+                    // long after the second one's.
                     wait_until(LATER + visible / 2);
                     assert_eq!(shared.b.load(Relaxed), 2);
                     shared.say(thread, now() - LATER);
@@ -192,7 +193,7 @@ fn a_step_of_a_walk_is_not_waited_for_but_later_stores_come_after_it() {
             wait_until(LATER);
             let step = time(|| assert_eq!(shared.a.load_ahead(Relaxed), 1));
             shared.say(thread, step);
-            // It hits, and is visible when the load is done.
+            // The store hits, and is visible when the load is done.
             shared.b.store(2, Relaxed);
         }
         1 => {
@@ -213,7 +214,7 @@ fn a_step_of_a_walk_is_not_waited_for_but_later_stores_come_after_it() {
 
 #[test]
 fn a_store_overtakes_no_request_that_was_sent_before() {
-    // Both are equally far from the line; the load is sent a moment earlier or later.
+    // Both threads are equally far from the line; the load is sent a moment earlier or later.
     for (earlier, expected) in [(true, 1), (false, 2)] {
         let said = play(move |shared, thread| match thread {
             2 => shared.a.store(1, Relaxed),
@@ -252,7 +253,8 @@ fn a_spinner_checks_again_after_each_write() {
         }
         _ => {}
     });
-    // One check at first, one after each of three writes. Each reads the line once: no read hits.
+    // There is one check at first, and one after each of three writes. Each reads the line once,
+    // and no read hits.
     assert_eq!(said, [(0, 3), (0, 4), (1, 0)]);
 }
 
@@ -298,6 +300,6 @@ fn reading_the_clock_takes_as_long_as_the_machine_says() {
     let [took, shown] = took(60)[..] else {
         panic!()
     };
-    // It shows the time at which it has been read.
+    // The clock shows the time at which it has been read.
     assert!(took == 60 && shown.abs_diff(60) <= 3, "{took} {shown}");
 }

@@ -3,8 +3,8 @@
 use super::{Cause, LineName, Reach};
 use std::collections::VecDeque;
 
-/// A request for a line: when it was sent, when it arrived where the line was, when it was its
-/// turn, and when it was answered.
+/// A request for a line: when it was sent, when it arrived at the line, when its turn came, and
+/// when it was answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) line: LineName,
@@ -22,7 +22,8 @@ pub(super) struct Wake {
     pub(super) thread: usize,
     /// When other cores saw it.
     pub(super) visible: u64,
-    /// What it waited for until then: the store's own line, or that of an earlier store.
+    /// The request that the store waited for until then: for its own line, or for that of an
+    /// earlier store.
     pub(super) request: Request,
 }
 
@@ -36,27 +37,27 @@ pub(super) struct Span {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// It waited for a line, its own or that of a store in its buffer.
+    /// The thread waited for a line, for its current access or for a store in its buffer.
     Requests(Request),
-    /// It spun until a write, or until its time limit or the end of its time slice.
+    /// The thread spun until a write, or until its time limit or the end of its time slice.
     Spins(Option<Wake>),
-    /// It left a spin loop.
+    /// The thread left a spin loop.
     Leaves,
-    /// It was on no CPU; the thread that woke it, and when.
+    /// The thread was on no CPU; the thread that woke it, and when.
     IsOff(Option<(usize, u64)>),
 }
 
 /// What is known about a thread.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
-    /// In order of time, without overlaps; what lies between them it spent on its own.
+    /// Ordered by time, without overlaps. The time between them is the thread's own.
     spans: VecDeque<Span>,
     pub(super) socket: usize,
-    /// Since when it spins, or is on no CPU.
+    /// When it began to spin, or left its CPU.
     pub(super) since: u64,
     /// Which thread woke it, and when.
     pub(super) woken: Option<(usize, u64)>,
-    /// What the last of its stores to become visible waits for.
+    /// The request that the thread's last store waits for to become visible.
     pub(super) draining: Option<Request>,
 }
 
@@ -85,13 +86,13 @@ pub(super) struct Piece {
 /// A chain under construction, from its end.
 struct Chain {
     start: u64,
-    /// Where it is.
+    /// The thread at which the chain has arrived, and the time.
     thread: usize,
     at: u64,
     pieces: Vec<Piece>,
 }
 
-/// What led to the moment `end` of `thread`, from `start` on: pieces without a gap, in order.
+/// The chain from `start` to the moment `end` of `thread`: pieces without a gap, in order.
 pub(super) fn chain(timelines: &[Timeline], thread: usize, start: u64, end: u64) -> Vec<Piece> {
     let mut chain = Chain {
         start,
@@ -114,7 +115,7 @@ pub(super) fn chain(timelines: &[Timeline], thread: usize, start: u64, end: u64)
 }
 
 impl Chain {
-    /// Until here the thread waited for `cause`, since `time`.
+    /// Adds a piece: from `time` up to here the thread waited for `cause`.
     fn back_to(&mut self, time: u64, cause: Cause, line: Option<LineName>) {
         let time = time.max(self.start);
         if time < self.at {
@@ -129,7 +130,7 @@ impl Chain {
         }
     }
 
-    /// Goes on before `span`, which the chain has reached.
+    /// Continues before `span`, which the chain has reached.
     fn before(&mut self, span: &Span) {
         match span.what {
             What::Requests(request) => self.before_request(&request),
@@ -139,7 +140,7 @@ impl Chain {
                 self.thread = wake.thread;
                 self.before_request(&wake.request);
             }
-            // The write came first, or there was none.
+            // The write came before the spinning, or there was none.
             What::Spins(_) => self.back_to(span.from, Cause::Spin, None),
             What::IsOff(Some((thread, woken))) if woken > span.from => {
                 self.back_to(woken, Cause::Sleep, None);

@@ -1,4 +1,4 @@
-//! What happens in a traced run, as the simulation reports it.
+//! The recorder of a traced run, to which the simulation reports what happens.
 
 use super::path::{Piece, Request, Timeline, Wake, What, chain};
 use super::{
@@ -9,42 +9,42 @@ use crate::coherence::{How, LINE, Service};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Where a thread runs.
+/// Where a thread runs: its last-level cache and its socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whereabouts {
     pub(crate) cache: usize,
     pub(crate) socket: usize,
 }
 
-/// An access, when it is finished.
+/// A finished access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
     pub(crate) how: How,
     pub(crate) service: Service,
     /// When its request was sent.
     pub(crate) sent: u64,
-    /// When it arrived.
+    /// When the request arrived.
     pub(crate) arrived: u64,
-    /// Until when the line was busy by then.
+    /// The time until which the line was then busy.
     pub(crate) busy: u64,
     pub(crate) answered: u64,
-    /// For a store: when others see it.
+    /// For a store, when others see it.
     pub(crate) visible: u64,
 }
 
-/// Bytes that were placed together.
+/// Values that were placed together.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     part: Part,
     start: usize,
     end: usize,
-    /// Bytes of one of them: a node, or a line.
+    /// Bytes of one value: a node, or a line.
     stride: usize,
-    /// The number of the first.
+    /// The number of the first one.
     first: usize,
 }
 
-/// Who had the lock, and what it did, until it was released.
+/// The holder of the lock, and its pieces, up to the release.
 #[derive(Clone, Debug)]
 struct Release {
     from: (usize, Whereabouts),
@@ -53,7 +53,7 @@ struct Release {
     held: Vec<Piece>,
 }
 
-/// What one cycle was, in cycles of the clock.
+/// One cycle of the lock. Times are in cycles of the clock.
 struct Cycle {
     release: Release,
     to: (usize, Whereabouts),
@@ -76,13 +76,13 @@ impl Recording {
 
 /// A run's recorder.
 pub(crate) struct Recorder {
-    /// What counts: from the end of the warm-up to the end, in cycles.
+    /// The time that counts, from the end of the warm-up to the end, in cycles.
     counted: Range<u64>,
-    /// What the next placement is part of.
+    /// The part to which the next placement belongs.
     pub(crate) placing: Part,
     placed: Vec<Placed>,
     timelines: Vec<Timeline>,
-    /// Spans that ended by then are of no use.
+    /// Spans that ended before this time are not needed any more.
     horizon: u64,
     /// The last write.
     write: Option<Wake>,
@@ -115,14 +115,14 @@ impl Recorder {
         }
     }
 
-    /// `n` values of `size` bytes were placed at `address`, or one by itself.
+    /// Notes that `n` values of `size` bytes, or a single one, were placed at `address`.
     pub(crate) fn placed(&mut self, address: usize, size: usize, n: Option<usize>) {
         let (part, stride) = match (self.placing, n) {
             (Part::Word | Part::Node, Some(_)) => (Part::Node, size.max(1)),
             (part, _) => (part, LINE),
         };
         let bytes = size * n.unwrap_or(1);
-        // Nodes are numbered in each table anew: a lock uses one only.
+        // The numbers of nodes begin at 0 in each table: a lock uses only one table.
         let is_line = |placed: &&Placed| placed.part == part && part != Part::Node;
         let before = self.placed.iter().filter(is_line);
         let count = |p: &Placed| (p.end - p.start).div_ceil(p.stride);
@@ -143,7 +143,7 @@ impl Recorder {
                 number: placed.first + (address - placed.start) / placed.stride,
             },
             _ => LineName {
-                // On a thread's stack.
+                // The address is on a thread's stack.
                 part: Part::Other,
                 number: 0,
             },
@@ -198,7 +198,7 @@ impl Recorder {
         });
     }
 
-    /// A locked operation waits until the thread's stores are visible.
+    /// Notes that a locked operation waits until the thread's stores are visible.
     #[cold]
     #[inline(never)]
     pub(crate) fn drains(&mut self, thread: usize, from: u64, to: u64) {
@@ -207,14 +207,14 @@ impl Recorder {
         }
     }
 
-    /// The thread begins to spin, or leaves its CPU.
+    /// Notes that the thread begins to spin, or leaves its CPU.
     #[cold]
     #[inline(never)]
     pub(crate) fn stops(&mut self, thread: usize, at: u64) {
         self.timelines[thread].since = at;
     }
 
-    /// The last write sends a spinning thread to look again at time `to`.
+    /// Notes that the last write makes a spinning thread look again at time `to`.
     #[cold]
     #[inline(never)]
     pub(crate) fn looks_again(&mut self, thread: usize, to: u64) {
@@ -226,7 +226,7 @@ impl Recorder {
         );
     }
 
-    /// The thread stops to spin for another reason.
+    /// Notes that the thread stops spinning for another reason.
     pub(crate) fn gives_up(&mut self, thread: usize, to: u64) {
         self.span(thread, self.timelines[thread].since, to, What::Spins(None));
     }
@@ -239,7 +239,7 @@ impl Recorder {
         self.timelines[sleeper].woken = Some((waker, at));
     }
 
-    /// The thread has got a CPU, of this socket.
+    /// Notes that the thread has got a CPU of this socket.
     pub(crate) fn is_back(&mut self, thread: usize, to: u64, socket: usize) {
         let timeline = &mut self.timelines[thread];
         timeline.socket = socket;
@@ -251,8 +251,8 @@ impl Recorder {
         self.timelines[thread].push(from, to, what, self.horizon);
     }
 
-    /// A thread that asked for the lock at time `asked` has it. `far` says how far it is from the
-    /// holder before.
+    /// Notes that a thread that asked for the lock at time `asked` has it. `far` says how far it is
+    /// from the previous holder.
     pub(crate) fn acquired(
         &mut self,
         to: (usize, Whereabouts),
@@ -280,7 +280,7 @@ impl Recorder {
         self.horizon = now;
     }
 
-    /// The holder releases the lock.
+    /// Notes that the holder releases the lock.
     pub(crate) fn released(&mut self, from: (usize, Whereabouts), now: u64) {
         if let Some((holder, acquired)) = self.holder.take() {
             self.release = Some(Release {
@@ -316,7 +316,7 @@ impl Recorder {
         self.kept.push_back((distance, cycle));
     }
 
-    /// What came out, with times in nanoseconds by `ns`.
+    /// The trace. `ns` converts its times to nanoseconds.
     pub(crate) fn finish(&self, ns: impl Fn(u64) -> f64) -> Trace {
         let shares = self.shares.iter();
         let shares = shares.map(|(&(stage, cause), &cycles)| Share {

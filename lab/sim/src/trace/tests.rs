@@ -53,7 +53,7 @@ fn a_hand_off_goes_back_to_the_release_on_another_thread() {
     ]);
     let expected = [
         (0, Cause::Own, 90, 100),
-        // It did not queue, so it is one piece.
+        // The request did not queue, so it is one piece.
         (0, FAR, 100, 200),
         (1, Cause::Spin, 200, 205),
         (1, NEAR, 205, 215),
@@ -63,7 +63,7 @@ fn a_hand_off_goes_back_to_the_release_on_another_thread() {
         (1, Cause::Own, 250, 260),
     ];
     assert_eq!(shown(chain(&timelines, 1, 90, 260)), expected);
-    // What happened before the release is cut off.
+    // The part before the release is cut off.
     let late = shown(chain(&timelines, 1, 220, 245));
     let expected = [
         (1, QUEUE, 220, 230),

@@ -39,7 +39,7 @@ pub const MAX_CPUS: usize = 768;
 
 type Ids = IdAllocator<Sim, (&'static [Record<Sim>], &'static [Block<Sim>])>;
 
-/// A line of an area. The first eight of its integers stand for all.
+/// A line of an area. Its first eight integers represent all of them.
 #[repr(C, align(64))]
 struct AreaLine(SimU64, [u64; 7]);
 
@@ -95,7 +95,7 @@ impl Areas {
         (held, with(|w| w.now()) - asked)
     }
 
-    /// The current thread stops, and its CPU keeps the ID.
+    /// Called when the current thread stops: its CPU keeps the ID.
     pub(super) fn release(&self, held: Held) {
         let cpu = with(|w| w.current_cpu() as u32);
         self.ids.release(cpu, held);

@@ -4,17 +4,17 @@
 //! workloads" (2024) and the program that it was measured with, `basic_percpu_benchmark` of
 //! librseq.
 //!
-//! Each thread is pinned to a CPU of its own, and there are as many threads as allowed CPUs. They
-//! meet, all running. Then they run one after the other in random order, with a fixed delay between
-//! one thread's start and the next one's. The first round is 20,000 bursts to warm up, and a timed
-//! one. Four more rounds are one timed burst each. A burst increments the 16,384 eight-bit integers
-//! of the area of the thread's ID. Areas are private mappings of one file: the first write to a
-//! page costs a fault and a copy.
+//! Each thread is pinned to a CPU of its own, and there are as many threads as allowed CPUs. All
+//! threads start and meet while they run. Then they run one after the other in random order, with a
+//! fixed delay between one thread's start and the next one's. In the first round each thread does
+//! 20,000 bursts to warm up and a timed burst, and in four more rounds one timed burst each. A
+//! burst increments the 16,384 eight-bit integers of the area of the thread's ID. Areas are private
+//! mappings of one file: the first write to a page costs a fault and a copy.
 //!
-//! A thread that stops leaves its ID to its CPU. IDs that are idle for 100 ms are reclaimed as
-//! kernels did it from 6.4 to 6.12: when a scheduler tick finds a thread of the process running, at
-//! most every 100 ms. Ticks rarely find threads that run for microseconds. So IDs are reclaimed
-//! during the warm-up, and hardly ever after it.
+//! A thread that stops leaves its ID to its CPU. IDs that are idle for 100 ms are reclaimed as in
+//! kernels from 6.4 to 6.12: when a scheduler tick finds a thread of the process running, at most
+//! every 100 ms. Ticks rarely find threads that run for microseconds. So IDs are reclaimed during
+//! the warm-up, and hardly ever after it.
 //!
 //! Two properties of those kernels are missing. They reclaim IDs above the number of those in use
 //! whatever their age (a sketch showed no difference). They measure the age of an ID by a clock
@@ -65,7 +65,7 @@ const SHORT_DELAY: Constant = Constant {
     ..TABLE_DELAY
 };
 
-/// With 200 ms between two threads.
+/// The workload with 200 ms between two threads.
 pub const SLOW: Kind = Kind {
     name: "cid-intermittent",
     about: "threads pinned to CPUs work on their ID's 16 KiB now and then, one at a time, with 200 \
@@ -79,7 +79,7 @@ pub const SLOW: Kind = Kind {
     unsimulated_seconds: none,
 };
 
-/// With 10 ms.
+/// The workload with 10 ms between two threads.
 pub const FAST: Kind = Kind {
     name: "cid-intermittent-10ms",
     about: "the same with 10 ms in between",
@@ -106,11 +106,11 @@ const fn parameters(delay: Constant) -> [Constant; 10] {
     ]
 }
 
-/// How often the program runs: as often as for the published means.
+/// How often the program runs, which is the number of runs of the published means.
 const RUNS: usize = 5;
 /// Timed bursts of each thread in a run: the first follows the warm-up.
 const TIMED: usize = 5;
-/// When the threads have met, in nanoseconds after a run's beginning.
+/// The time at which the threads have met, in nanoseconds after a run's beginning.
 const MET: u64 = 10_000_000;
 
 fn seconds(threads: usize, delay: f64) -> f64 {
@@ -139,7 +139,7 @@ struct Program {
     areas: Areas,
     begins: u64,
     delay: f64,
-    /// How many threads run before each.
+    /// For each thread, how many threads run before it.
     ranks: Vec<usize>,
     /// When scheduler ticks come, on all CPUs, as an offset within their period.
     phase: u64,

@@ -1,5 +1,5 @@
 //! `counter`: a few nanoseconds under the lock, then about 100 ns of private work. The benchmark
-//! runs it with the same numbers on hardware.
+//! runs the same workload on hardware.
 
 use super::{Constant, Kind, Metered, grid};
 use crate::platform::{SimU64, place};

@@ -2,7 +2,7 @@
 //! combinations. A cell is a workload of its own. The benchmark runs the same cells on hardware.
 //!
 //! `grid:400ns/100ns/16@8` is a cell with eight locks, each with lines of its own. Each operation
-//! takes one of them by chance.
+//! takes one of them at random.
 
 use super::cid::{OVERLAP, sleep_until};
 use super::{Body, Constant, Kind, Metered, Prepare, none, work};
@@ -14,7 +14,7 @@ use kinlock_measure::workloads::grid::Length;
 pub use kinlock_measure::workloads::grid::{Cell, Part, parts};
 use std::rc::Rc;
 
-/// A cell as a workload. Threads are spread over the sockets, as a scheduler does with few.
+/// A cell as a workload. Threads are spread over the sockets, as a scheduler spreads few threads.
 pub fn workload(cell: Cell) -> Kind {
     Kind {
         name: cell.name(),
@@ -32,8 +32,8 @@ pub fn workload(cell: Cell) -> Kind {
 /// The most locks of a cell.
 const MOST_LOCKS: usize = 1024;
 
-/// The cell of that name, with as many locks as it says. Such names are kept to the end of the
-/// process, as workloads are values without owners.
+/// The cell with this name, and with as many locks as the name says. Such names are kept to the end
+/// of the process, since workloads are values without owners.
 pub(crate) fn by_name(name: &str) -> Option<Kind> {
     let Some((cell, locks)) = name.split_once('@') else {
         return Cell::find(name).map(workload);
@@ -74,7 +74,7 @@ pub(crate) fn prepare(cell: Cell, locks: usize, place: impl Fn() -> Metered) -> 
         let at_a_time = with(|w| w.costs().lines_at_a_time());
         for group in lines.chunks(at_a_time.unwrap_or(OVERLAP.ns as usize)) {
             group.iter().for_each(|Line(line)| line.increment());
-            // The core has no more requests under way than these.
+            // The core cannot have more requests under way at a time.
             if lines.len() > group.len() {
                 world::compute(with(|w| w.undrained()));
             }
@@ -84,7 +84,7 @@ pub(crate) fn prepare(cell: Cell, locks: usize, place: impl Fn() -> Metered) -> 
     })
 }
 
-/// How long the next section is, besides touching the lines, in nanoseconds.
+/// The length of the next section in nanoseconds, without the time to touch the lines.
 fn section(cell: Cell) -> f64 {
     let mean = f64::from(cell.section_ns);
     match cell.length {
@@ -96,7 +96,7 @@ fn section(cell: Cell) -> f64 {
     }
 }
 
-/// How late a thread wakes that sleeps in a section.
+/// How late a thread that sleeps in a section wakes.
 const SLACK: Constant = Constant::assumed(
     50e3,
     "how late a sleep ends, besides waking up",
@@ -107,7 +107,7 @@ const SLACK: Constant = Constant::assumed(
 #[repr(align(64))]
 struct Line(SimU64);
 
-/// Private work, as long as the benchmark's.
+/// Private work, with the same distribution as in the benchmark.
 pub(super) fn half_to_one_and_a_half(ns: u32) {
     let chance = (with(|w| w.random()) % 1024) as f64 / 1024.0;
     compute(f64::from(ns) * (0.5 + chance));
@@ -127,7 +127,7 @@ mod tests {
         1e3 / run.execute().unwrap().ops_per_us
     }
 
-    /// What one thread needs for an operation, in nanoseconds.
+    /// The time of an operation with one thread, in nanoseconds.
     fn alone(name: &str) -> f64 {
         ns_per_op(&run("haswell-ex-4s", by_name(name).unwrap(), "futex", 1))
     }
@@ -205,13 +205,13 @@ mod tests {
             (29e3..33e3).contains(&per_op) && (0.99..1.01).contains(&cpus),
             "{per_op} {cpus}"
         );
-        // Who sleeps in a section takes none.
+        // A thread that sleeps in a section uses no CPU time.
         let (per_op, cpus) = run("grid:200us-sleep/10us/2", 1, None);
         assert!(
             (10e3..25e3).contains(&per_op) && cpus < 0.1,
             "{per_op} {cpus}"
         );
-        // Two CPUs, however many threads and locks there are.
+        // Two CPUs are used, however many threads and locks there are.
         for name in ["grid:20us/0/2", "grid:20us/0/2@64"] {
             let (_, cpus) = run(name, 8, Some(2));
             assert!(cpus < 2.001, "{name}: {cpus}");

@@ -2,10 +2,11 @@
 //! operation.
 //!
 //! A process maps 128 MB and unmaps them, without touching them. So there are hardly any pages to
-//! invalidate, and the sections themselves are what processes share, with the accounting that a
-//! profile of the list names. The mapping is private and writable, so it reserves swap, be it of a
-//! file or not: that is counted in all and for the user, and each mapping holds the credential.
-//! All processes share the three counts; each is added to at the mapping and at the end.
+//! invalidate. Processes share only the sections themselves, and the accounting that shows in a
+//! profile of the list. The mapping is private and writable, so it reserves swap, whether it is of
+//! a file or not: that is counted globally and for the user, and each mapping holds a reference to
+//! the credential. All processes share these three counts, which change at the mapping and at its
+//! end.
 
 use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::{SimU64, place};

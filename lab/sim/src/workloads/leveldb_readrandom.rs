@@ -6,10 +6,10 @@
 //! hash table, and guards each bucket by a spinlock. That spinlock is the lock under test: every
 //! sleep and every wake-up takes it.
 //!
-//! A bucket is one line: how many sleepers there are or will be, the spinlock, and the ends of the
-//! list. A sleeper is announced before the spinlock is taken. Its entry is on its own stack; under
-//! the spinlock who sleeps or wakes also reads or writes the entries of neighbours in the list, and
-//! who wakes takes a reference to the woken thread.
+//! A bucket is one line: the number of sleepers, including those about to sleep, the spinlock, and
+//! the ends of the list. A sleeper is counted before it takes the spinlock. Its entry is on its own
+//! stack. Under the spinlock, a thread that sleeps or wakes another one also reads or writes the
+//! entries of neighbours in the list, and a thread that wakes another one takes a reference to it.
 
 use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::{Sim, SimU32, SimU64};
@@ -44,17 +44,17 @@ pub const KIND: Kind = Kind::new(
     "a mutex taken twice per read; sleeping and waking take a kernel spinlock, the lock under test",
 );
 
-/// One less.
+/// Adding this subtracts one.
 const LESS: u64 = u64::MAX;
 
 struct ReadRandom {
     mutex: &'static SimU32,
-    /// The references that are counted.
+    /// The reference count.
     references: &'static SimU64,
     bucket: Metered,
     /// The sleepers, first come first served.
     queue: RefCell<VecDeque<usize>>,
-    /// In the line of the bucket.
+    /// The number of sleepers, including those about to sleep, in the line of the bucket.
     announced: &'static SimU64,
     /// The ends of the list, in the same line.
     ends: &'static SimU64,
@@ -114,7 +114,7 @@ impl ReadRandom {
         if self.mutex.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
             return;
         }
-        // From now on others may sleep.
+        // The mutex is taken as 2, since others may sleep.
         while self.mutex.swap(2, Acquire) != 0 {
             self.sleep(me);
         }
@@ -126,7 +126,7 @@ impl ReadRandom {
         }
     }
 
-    /// Sleeps if the mutex is still 2. A later unlock takes the bucket's lock too, and finds this
+    /// Sleeps if the mutex is still 2. A later unlock also takes the bucket's lock, and finds this
     /// thread.
     fn sleep(&self, me: usize) {
         let own = &self.sleepers[me];
@@ -140,7 +140,7 @@ impl ReadRandom {
                 (queue.front().copied(), queue.back().copied())
             };
             if let Some((first, last)) = first.zip(last) {
-                // Whether that one has the same priority; and the last one's link.
+                // The first one's priority is compared, and the last one's link is written.
                 self.sleepers[first].entry.0.load(Relaxed);
                 self.sleepers[last].entry.0.increment();
             }

@@ -1,8 +1,8 @@
 //! `lock2`: file locks through `fcntl`, after will-it-scale's test of that name.
 //!
 //! Each operation, locking or unlocking a range of a file, takes one hot spinlock for a moment and
-//! otherwise does private work in the kernel. Under the lock one line is read, as where the table
-//! of open files is checked once more. That test's threads lock one range of one file, and under
+//! otherwise does private work in the kernel. Under the lock one line is read, which stands for
+//! checking the table of open files again. The test's threads lock one range of one file, and under
 //! its hot lock the file's list of locks changes, which is not modelled.
 
 use super::{Body, Constant, Kind, Metered, work};

@@ -54,7 +54,7 @@ fn prepare(writers: usize, lock: Metered) -> Rc<dyn Body> {
     Rc::new(move |me: usize| {
         work(WORK.value());
         lock.lock(me);
-        // The branch on it is predicted, but the line comes before it is written.
+        // The branch on the value is predicted, but the line arrives before it is written.
         held.glance(Relaxed);
         held.store(1, Relaxed);
         statistics[me].acquisitions.increment();

@@ -1,4 +1,4 @@
-//! What is measured while a simulation runs. Measuring takes no simulated time.
+//! Measurements while a simulation runs. Measuring takes no simulated time.
 
 use crate::coherence::Traffic;
 use crate::locks::Lock;
@@ -19,7 +19,7 @@ pub type SharedMeter = Rc<RefCell<Meter>>;
 pub struct Metered {
     lock: &'static dyn Lock,
     meter: SharedMeter,
-    /// The thread that took it last, and that one's locality domain.
+    /// The thread that took the lock last, and its locality domain.
     last: Rc<Cell<Option<(usize, u16)>>>,
 }
 
@@ -47,7 +47,7 @@ impl Metered {
         self.lock.beside().unwrap_or_else(place)
     }
 
-    /// Takes it for reading.
+    /// Takes the lock for reading.
     pub fn read(&self, me: usize) {
         let since = with(|w| w.now());
         self.lock.read(me);
@@ -59,7 +59,7 @@ impl Metered {
         self.lock.unlock_read(me);
     }
 
-    /// Releases it.
+    /// Releases the lock.
     pub fn unlock(&self, me: usize) {
         with(World::trace_released);
         self.lock.unlock(me);
@@ -87,18 +87,18 @@ pub struct Meter {
     pub(crate) waited: Vec<Waited>,
     /// The locks under test.
     locks: Vec<&'static dyn Lock>,
-    /// What the world had counted when the warm-up was over.
+    /// The world's counts at the end of the warm-up.
     warm_up: Option<(Traffic, [u64; COUNTED])>,
 }
 
-/// Acquisitions by the holder before.
+/// Acquisitions by who the previous holder was.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Handoffs {
-    /// After another thread of the same locality domain.
+    /// Another thread of the same locality domain.
     pub local: u64,
-    /// After a thread of another one.
+    /// A thread of another locality domain.
     pub remote: u64,
-    /// After the same thread.
+    /// The same thread.
     pub retaken: u64,
 }
 
@@ -129,7 +129,7 @@ impl Meter {
         }
     }
 
-    /// What the locks have counted, all together.
+    /// The sums of the locks' own counts.
     pub(crate) fn observed(&self) -> BTreeMap<&'static str, f64> {
         let mut sums = BTreeMap::new();
         for (name, count) in self.locks.iter().flat_map(|lock| lock.observed()) {
@@ -138,13 +138,13 @@ impl Meter {
         sums
     }
 
-    /// Remembers what the world had counted in the warm-up, at the first call.
+    /// Stores the world's counts of the warm-up, at the first call.
     pub(super) fn end_warm_up(&mut self) {
         self.warm_up
             .get_or_insert_with(|| with(|w| (w.traffic, w.counted)));
     }
 
-    /// What the world had counted when the warm-up was over.
+    /// The world's counts at the end of the warm-up.
     pub(crate) fn warm_up(&self) -> (Traffic, [u64; COUNTED]) {
         self.warm_up.unwrap_or((Traffic::default(), [0; COUNTED]))
     }
@@ -164,8 +164,8 @@ impl Meter {
         }
     }
 
-    /// Notes a wait for one of the locks of a recorded program, which has just ended, if it lies
-    /// between the warm-up and the end.
+    /// Notes a wait for a lock of a recorded program that has just ended, if it lies between the
+    /// warm-up and the end.
     pub(super) fn waited(&mut self, lock: usize, since: u64) {
         let counts = with(|w| since >= w.setup.start && w.now() <= w.setup.end);
         if !counts {
@@ -190,7 +190,7 @@ impl Meter {
         if now <= start {
             return;
         }
-        // A wait that outlasts the run counts: it may be the longest.
+        // A wait that lasts to the end of the run also counts: it may be the longest.
         self.waits
             .record(nanos as u64)
             .expect("the histogram grows");
@@ -249,28 +249,28 @@ impl Longest {
 /// How threads waited for one of several locks.
 #[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]
 pub struct Waited {
-    /// How often it was taken.
+    /// How often the lock was taken.
     pub acquisitions: u64,
-    /// How long that took from asking for it to having it, in nanoseconds.
+    /// The sum of the times from asking for the lock to having it, in nanoseconds.
     pub wait_ns: f64,
 }
 
 /// Bursts of work under concurrency IDs, summed up. Reports have the means.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct Bursts {
-    /// How many bursts.
+    /// The number of bursts.
     pub count: u64,
-    /// How long they took together, in nanoseconds.
+    /// The sum of their times, in nanoseconds.
     pub nanos: f64,
     /// The sum of their IDs.
     pub ids: u64,
     /// The largest ID.
     pub largest: u32,
-    /// How long their threads waited for their IDs together, in nanoseconds; not in `nanos`.
+    /// The sum of the times that threads waited for their IDs, in nanoseconds; not part of `nanos`.
     pub waited_nanos: f64,
-    /// How many lines came from elsewhere than the core's own caches.
+    /// The number of lines that came from elsewhere than the core's own caches.
     pub foreign_lines: u64,
-    /// How many were the first on their ID's area.
+    /// The number of bursts that were the first on their ID's area.
     pub first_touches: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The loads that locks are put under: one file each.
+//! The workloads, one file each.
 //!
-//! To add one: write a file with a type that implements [`Body`] and a function that prepares it,
-//! and add a line to [`ALL`].
+//! To add a workload, write a file with a type that implements [`Body`] and a function that
+//! prepares it, and add a line to [`ALL`].
 
 mod cid;
 mod cid_intermittent;
@@ -51,13 +51,14 @@ pub struct Kind {
     pub placement: Placement,
     /// Its constants, with where they come from.
     pub parameters: &'static [Constant],
-    /// What it takes, and how it starts.
+    /// What kind of lock it takes, and how it is prepared.
     pub prepare: Prepare,
-    /// The seconds that operations took besides the simulated time.
+    /// The seconds that operations take in addition to the simulated time.
     pub unsimulated_seconds: fn(&Meter, threads: usize) -> f64,
 }
 
-/// What a workload takes. Each function places its data in the simulation under way.
+/// What kind of lock a workload takes. Each function places the workload's data in the simulation
+/// under way.
 #[derive(Clone, Copy, Debug)]
 pub enum Prepare {
     /// A lock.
@@ -66,14 +67,14 @@ pub enum Prepare {
     ReaderWriter(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
     /// A cell of the [grid] with this number of locks, of which each operation takes one.
     Cell(grid::Cell, usize),
-    /// A lock for each of those of a [recorded] program.
+    /// A lock for each lock of a [recorded] program.
     Recorded(&'static recorded::Replay),
-    /// A policy for concurrency IDs. Threads mostly sleep: operations are counted and timed by
-    /// themselves.
+    /// A policy for concurrency IDs. Threads mostly sleep, so the workload itself counts and times
+    /// its operations.
     Ids {
-        /// Prepares.
+        /// Prepares the workload.
         prepare: fn(threads: usize, policy: Policy, meter: SharedMeter) -> Rc<dyn Body>,
-        /// How many seconds a run lasts at least.
+        /// The least number of seconds of a run.
         seconds: fn(threads: usize) -> f64,
     },
 }
@@ -81,13 +82,13 @@ pub enum Prepare {
 /// A constant of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// Its value, in nanoseconds.
     pub ns: f64,
     /// Where it comes from.
     pub origin: Origin,
-    /// The source, what it was fitted on, or why it is assumed.
+    /// The source, what it was fitted to, or why it is assumed.
     pub source: &'static str,
 }
 
@@ -185,7 +186,7 @@ impl Kind {
         matches!(self.prepare, Prepare::Recorded(_) | Prepare::Cell(_, 2..))
     }
 
-    /// What it takes.
+    /// The genre that it takes.
     pub fn takes(&self) -> Genre {
         match self.prepare {
             Prepare::Ids { .. } => Genre::Policy,
@@ -196,17 +197,17 @@ impl Kind {
     }
 }
 
-/// Nothing but simulated time.
+/// No time in addition to the simulated time.
 fn none(_: &Meter, _: usize) -> f64 {
     0.0
 }
 
-/// Computes for about so long: uniformly within [`SPREAD`] of it. Real code never takes equally
-/// long twice, and threads with equal lengths fall into step.
+/// Computes for about this time, uniformly within [`SPREAD`] of it. Real code never takes exactly
+/// the same time twice, and threads with equal times would fall into step.
 fn work(nanos: f64) {
     let chance = (with(|w| w.random()) % 1024) as f64 / 512.0 - 1.0;
     compute(nanos * (1.0 + SPREAD * chance));
 }
 
-/// By how much a piece of work is longer or shorter than usual, at most.
+/// The most by which a piece of work is longer or shorter than its mean, as a fraction.
 const SPREAD: f64 = 0.1;

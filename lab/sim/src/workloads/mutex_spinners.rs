@@ -2,8 +2,8 @@
 //! held briefly, and jobs work on their own in between.
 //!
 //! A thread stands for a CPU, which runs one user's job after another. With many more users than
-//! CPUs there is always one to run, and to the mutex it makes no difference which. So the number of
-//! users is not modelled. A critical section changes a few lines of the file system, which the
+//! CPUs there is always a job to run, and for the mutex it makes no difference which. So the number
+//! of users is not modelled. A critical section changes a few lines of the file system, which the
 //! previous holder has written.
 
 use super::{Body, Constant, Kind, Metered};
@@ -55,7 +55,7 @@ fn prepare(_: usize, lock: Metered) -> Rc<dyn Body> {
     })
 }
 
-/// Computes for up to twice as long, uniformly: jobs differ much.
+/// Computes for a time that is uniform from zero to twice the mean, since jobs differ a lot.
 fn any_length(nanos: f64) {
     let chance = (with(|w| w.random()) % 1024) as f64 / 512.0;
     compute(nanos * chance);

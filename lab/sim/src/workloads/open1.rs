@@ -72,7 +72,7 @@ impl Body for Open1 {
         self.lock.lock(me);
         let descriptor = self.allocate();
         self.lock.unlock(me);
-        // The file is entered into the array after the lock is released, as a pointer is published.
+        // The pointer to the file is published in the array after the lock has been released.
         let file = &self.files[descriptor / PER_LINE].0[descriptor % PER_LINE];
         file.store(1, Relaxed);
 
@@ -86,8 +86,8 @@ impl Body for Open1 {
 }
 
 impl Open1 {
-    /// Finds the lowest free descriptor. There are as many as threads, and each thread has one at
-    /// most.
+    /// Finds the lowest free descriptor. There are as many descriptors as threads, and each thread
+    /// has at most one.
     fn allocate(&self) -> usize {
         work(SEARCH.value());
         let first = self.hint.load(Relaxed) as usize;

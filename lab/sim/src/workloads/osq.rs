@@ -1,9 +1,9 @@
 //! `osq`: many spinners in a queue that they can leave, each of which keeps checking whether its
 //! predecessor runs.
 //!
-//! It follows the parts of UnixBench that gain most where spinners stop sharing lines: copies of a
+//! It follows the parts of UnixBench that gain most if spinners do not share lines: copies of a
 //! file, all of which take one lock of the file system for each buffer. The data of a critical
-//! section are the holder's own. Locks differ in what their waiters do to each other's queue nodes.
+//! section are the holder's own. Locks differ in how their waiters affect each other's queue nodes.
 
 use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::{SimU64, place};

@@ -1,5 +1,5 @@
 //! `readers-N`: N of a hundred operations read four words under a reader-writer lock, the others
-//! change them. The work is the same as in `kinlock bench --workload readers-99`.
+//! change the words. The work is the same as in `kinlock bench --workload readers-99`.
 
 use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::platform::{SimU64, place};
@@ -37,13 +37,13 @@ pub const MOST: Kind = kind(
     |_, lock| prepare(99, lock),
     "the same; one operation in a hundred writes",
 );
-/// One in ten.
+/// One operation in ten writes.
 pub const MANY: Kind = kind(
     "readers-90",
     |_, lock| prepare(90, lock),
     "the same; one in ten writes",
 );
-/// Half of them.
+/// Half of the operations write.
 pub const HALF: Kind = kind(
     "readers-50",
     |_, lock| prepare(50, lock),

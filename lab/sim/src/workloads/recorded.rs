@@ -1,10 +1,10 @@
 //! `recorded`: the locks of a real program, replayed from the distributions that `kinlock record`
 //! has written.
 //!
-//! Each thread plays a thread of the program. It knows for each of that one's locks when it will
-//! want it next: so long after its last release as a draw from the recorded think times says. It
-//! takes the one that is due first, and holds it for a draw from the hold times. A wait for one
-//! lock delays what is due with the others, since the program's work would have been delayed.
+//! Each thread plays a thread of the program. For each lock of that thread it knows when the lock
+//! is due next: after its last release and a time that is drawn from the recorded think times. It
+//! takes the lock that is due first, and holds it for a time that is drawn from the hold times. A
+//! wait for one lock delays the others, as it would have delayed the program's work.
 
 use super::{Body, Kind, Metered, Prepare, SharedMeter, none};
 use crate::locks::Lock;
@@ -14,9 +14,9 @@ pub use kinlock_measure::workloads::recorded::{Distribution, RecordedLock, Recor
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A distribution without the longest times that too few measured ones stand for: one that was
-/// preempted counts for hundreds, and would decide the mean. None are left out of a short
-/// distribution.
+/// A distribution without its longest times, as many as a few measured ones stand for: a single
+/// hold that was preempted counts for hundreds, and would decide the mean. Nothing is left out of a
+/// short distribution.
 fn without_outliers(times: &Distribution) -> Distribution {
     let most = OUTLIERS.min(times.count() / 100);
     let mut kept = times.0.clone();
@@ -28,7 +28,7 @@ fn without_outliers(times: &Distribution) -> Distribution {
     Distribution(kept)
 }
 
-/// The time at a place from 0 to 1.
+/// The time at a place from 0 to 1 in the distribution.
 fn at(times: &Distribution, place: f64) -> f64 {
     let mut left = place * times.count() as f64;
     for &(from, to, n) in &times.0 {
@@ -40,10 +40,10 @@ fn at(times: &Distribution, place: f64) -> f64 {
     times.0.last().map_or(0.0, |class| class.1 as f64)
 }
 
-/// A recording is not one that can be replayed.
+/// Why a recording cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// Another file, or of another version.
+    /// The file is not a recording, or is of another version.
     #[error("it is no recording of `kinlock record`")]
     Kind,
     /// No lock was taken twice by a thread.
@@ -54,10 +54,10 @@ pub enum Unusable {
     Class(String),
 }
 
-/// About the number of acquisitions that two measured ones stand for.
+/// About the number of acquisitions that two measured ones represent.
 const OUTLIERS: u64 = 512;
 
-/// Places of a distribution that are looked up at once.
+/// The number of places of a distribution that are looked up in advance.
 const POINTS: usize = 1024;
 
 /// A recording, prepared.
@@ -78,8 +78,8 @@ struct Times {
     think: Vec<f64>,
 }
 
-/// Threads that take locks less often than the busiest by this factor are not played: those that
-/// prepare the work of others, and do not grow in number.
+/// Threads that take locks less often than the busiest by this factor are not played. They prepare
+/// the work of others, and their number does not grow.
 const RARE: f64 = 0.1;
 
 impl Replay {
@@ -87,7 +87,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// If it is none, or has nothing to replay.
+    /// If the file is no recording, or has nothing to replay.
     pub fn new(recording: &Recording) -> Result<Self, Unusable> {
         if recording.kind != "recorded" {
             return Err(Unusable::Kind);
@@ -130,13 +130,13 @@ impl Replay {
         self.per_second
     }
 
-    /// What the locks are called, by their numbers in [`Outcome::waited`](crate::Outcome::waited).
+    /// The names of the locks, by their numbers in [`Outcome::waited`](crate::Outcome::waited).
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// It as a workload. Both are kept to the end of the process, as workloads are values without
-    /// owners.
+    /// Makes a workload of the recording. Both are kept to the end of the process, since workloads
+    /// are values without owners.
     pub fn workload(self, name: &str) -> Kind {
         Kind {
             name: Box::leak(name.to_owned().into_boxed_str()),
@@ -166,7 +166,8 @@ impl Replay {
             let lock = self.player(me)[place];
             let now = with(|w| w.now());
             compute(with(|w| w.costs().nanos(at.saturating_sub(now))));
-            // A time slice that ended meanwhile is over before the thread asks, not while it waits.
+            // If the thread's time slice ends now, the thread loses its CPU before it asks for the
+            // lock, and not while it waits.
             wait_for_turn();
             let asked = with(|w| w.now());
             locks[lock].lock(me);
@@ -191,11 +192,11 @@ impl Replay {
         &self.players[me % self.players.len()]
     }
 
-    /// The thread's next lock, by its place among the thread's, and when it is due.
+    /// The thread's next lock, by its index among the thread's locks, and when it is due.
     fn next(&self, me: usize, due: &mut [Option<u64>]) -> (usize, u64) {
         let all = self.player(me).iter().zip(due).enumerate();
         let times = all.map(|(place, (&lock, due))| {
-            // At first, anywhere in a think time.
+            // Each lock begins somewhere in a think time.
             let begin = || {
                 let part = (with(|w| w.random()) % 1024) as f64 / 1024.0;
                 let think = part * draw(&self.locks[lock].think);
@@ -220,8 +221,8 @@ struct Player {
     locks: Vec<usize>,
 }
 
-/// How often the players took their locks per second in which one of them lived: programs may have
-/// phases, each with threads of its own.
+/// How often the players took their locks, per second in which at least one of them lived: a
+/// program may have phases, each with threads of its own.
 fn per_second(recording: &Recording, locks: &[&RecordedLock], players: &[Player]) -> f64 {
     let mut count = 0.0;
     let mut lives: Vec<&(u64, f64, f64)> = Vec::new();
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
     use crate::{Outcome, Run, locks, machine};
 
-    /// A lock that threads 1 and 2 took in turn.
+    /// A lock that these threads took in turn.
     fn lock(name: &str, hold: u64, think: u64, threads: &[u64]) -> RecordedLock {
         RecordedLock {
             name: name.to_owned(),
@@ -344,7 +345,7 @@ mod tests {
         let program = recording(vec![lock("a", 2_000, 8_000, &[1, 2])]);
         let (two, few) = figures(&program, 2);
         let (eight, many) = figures(&program, 8);
-        // Two threads hardly meet; of eight, the lock lets no more than five work.
+        // Two threads hardly meet. Of eight, the lock lets no more than five work at a time.
         assert!((0.17..0.201).contains(&two), "{two}");
         assert!((0.40..0.501).contains(&eight), "{eight}");
         assert!(
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_works_when_it_loses_its_cpu_waits_for_no_lock() {
-        // Four times as many threads as CPUs, which hardly ever meet.
+        // With four times as many threads as CPUs, they hardly ever meet.
         let program = recording(vec![lock("a", 100, 500_000, &[1, 2])]);
         let (ops, shares) = figures(&program, 64);
         assert!((0.02..0.033).contains(&ops), "{ops}");
@@ -370,7 +371,7 @@ mod tests {
         ]);
         let (ops, shares) = figures(&apart, 2);
         assert!((0.19..0.201).contains(&ops) && shares.iter().all(|&s| s < 0.01));
-        // With four there are two at each lock.
+        // With four threads there are two at each lock.
         let (_, shares) = figures(&apart, 4);
         assert!(shares.iter().all(|&share| share > 0.15), "{shares:?}");
         // A thread that took a lock once, to prepare it, is not played.
@@ -385,10 +386,10 @@ mod tests {
         one.follows.push([1, 1, 1]);
         one.rates = vec![(1, 7.0), (2, 100.0), (3, 150.0)];
         let mut program = recording(vec![one]);
-        // One after the other.
+        // The threads lived one after the other.
         let speed = |program: &Recording| Replay::new(program).unwrap().recorded_per_second();
         assert_eq!(speed(&program), 125.0);
-        // At the same time.
+        // The threads lived at the same time.
         program.lives[2] = (3, 0.5, 1.0);
         assert_eq!(speed(&program), 250.0);
     }
@@ -403,7 +404,7 @@ mod tests {
         let counts: Vec<_> = outcome.waited.iter().map(|w| w.acquisitions).collect();
         let ratio = counts[0] as f64 / counts[1] as f64;
         assert!((1.9..2.1).contains(&ratio), "{counts:?}");
-        // As much of either as alone.
+        // Each lock is taken as often as alone.
         assert!((0.145..0.151).contains(&outcome.ops_per_us));
     }
 
@@ -413,7 +414,7 @@ mod tests {
         let long = (4_000_000, 4_500_000, 256);
         let times = without_outliers(&Distribution(vec![usual, long]));
         assert_eq!(times.0, [usual]);
-        // What happens more often, or in a short recording, stays.
+        // Long times that are more frequent, or in a short recording, stay.
         let often = Distribution(vec![usual, (4_000_000, 4_500_000, 1_000)]);
         assert_eq!(without_outliers(&often), often);
         let short = Distribution(vec![(1_000, 1_001, 100), (4_000_000, 4_500_000, 2)]);

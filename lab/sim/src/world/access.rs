@@ -7,7 +7,7 @@ use crate::trace::Served;
 use corosensei::Yielder;
 use kinlock_core::platform::NEVER;
 
-/// How many loads of one line are sent at once: as many as a look at a lock reads values.
+/// How many loads of one line are sent at once: the number of values that a look at a lock reads.
 const LOADS_AT_ONCE: u64 = 3;
 
 /// No load has fetched a line.
@@ -15,8 +15,8 @@ pub(super) const NOTHING: (usize, u64) = (usize::MAX, 0);
 
 /// One access of the current thread to the line at `address`.
 ///
-/// The thread is suspended in the function that asks for the access, not in one that returns to it.
-/// Processors predict where a function returns to, and mispredict after a switch of stacks.
+/// The thread is suspended in this inlined function, in its caller's frame, and not in a function
+/// that returns here: processors predict return addresses, and mispredict after a switch of stacks.
 #[inline(always)]
 pub(crate) fn access(address: usize, how: How) {
     if let Some(yielder) = try_access(address, how) {
@@ -52,7 +52,7 @@ fn disturb() {
     with(|w| w.threads[me].interrupted = false);
 }
 
-/// The access in which a thread is suspended. The scheduler goes on with it, and resumes the
+/// The access in which a thread is suspended. The scheduler continues the access, and resumes the
 /// coroutine when it is finished. Switching stacks in between would cost more than the access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
@@ -89,7 +89,7 @@ impl World {
             let cost = self.fabric.costs.own_cache;
             match how {
                 How::Load => thread.now += cost,
-                // As any instruction that nothing waits for.
+                // No cost of its own, like any instruction that nothing waits for.
                 How::Glance | How::Ahead | How::Prefetch => {}
                 How::Store => {
                     thread.drained = thread.drained.max(thread.now + cost);
@@ -123,8 +123,8 @@ impl World {
         follows
     }
 
-    /// Goes on with the access in which the current thread is suspended, if any, until an earlier
-    /// event comes first. Returns whether its coroutine is to go on.
+    /// Continues the access in which the current thread is suspended, if any, until an earlier
+    /// event comes first. Returns whether the coroutine is to be resumed.
     #[inline]
     pub(super) fn go_on(&mut self) -> bool {
         let pending = &mut self.threads[self.current].pending;
@@ -200,22 +200,22 @@ impl World {
         }
         match how {
             How::Load => thread.now = answered,
-            // As any instruction that nothing waits for.
+            // No cost of its own, like any instruction that nothing waits for.
             How::Glance if service == Service::OwnCache => {}
             How::Glance => thread.now = answered,
             How::Store => {
                 // Stores become visible in program order; their requests overlap.
                 visible = answered.max(drained);
                 thread.drained = visible;
-                // The thread went on meanwhile. What it does until then meets what others have
-                // done up to `now`: inexact by half a latency at most.
+                // The thread has gone on since. Until `now` it sees what others have done up to
+                // `now`, which is inexact by half a latency at most.
                 thread.now = now - travelled + 1;
                 // Until then no other core sees the value, whether it spins on the line or not.
                 line.delay_until(visible);
             }
             How::Ahead if service == Service::OwnCache => {}
             How::Ahead => {
-                // It retires when the line is there, and stores come after it.
+                // The load retires when the line has arrived, and later stores come after it.
                 thread.drained = drained.max(answered);
                 thread.now = now - travelled;
             }
@@ -251,7 +251,7 @@ impl World {
         });
     }
 
-    /// All threads that spin on the line read it again.
+    /// Makes all threads that spin on the line read it again.
     #[cold]
     fn notify(&mut self, address: usize, at: u64) {
         let mut spinners = std::mem::take(&mut self.lines.at(address).spinners);
@@ -279,7 +279,7 @@ impl World {
         let id = self.current;
         let thread = &mut self.threads[id];
         thread.enter(State::Spinning);
-        // The next look at the line is not sent together with the last one.
+        // The next look at the line is a request of its own.
         thread.fetched = NOTHING;
         let (epoch, now, preempt_at) = (thread.epoch, thread.now, thread.preempt_at);
         self.recorder.tell(|recorder| recorder.stops(id, now));

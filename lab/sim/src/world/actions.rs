@@ -1,4 +1,4 @@
-//! What a thread does besides accessing memory: compute, spin, sleep and wake others.
+//! Actions of a thread other than memory accesses: compute, spin, sleep and wake others.
 
 use super::coroutine::{suspend, wait_for_turn};
 use super::{State, World, with};
@@ -36,8 +36,8 @@ pub(crate) fn spin(address: usize, until: u64) {
     suspend();
 }
 
-/// Sleeps at `key`, as a member of `sets`, until unparked or until the clock reaches `until`, if
-/// `still` holds.
+/// If `still` holds, sleeps at `key`, as a member of `sets`, until unparked or until the clock
+/// reaches `until`.
 pub(crate) fn park(key: usize, until: u64, sets: u32, still: impl FnOnce() -> bool) -> Parked {
     with(|w| w.compute_alone(w.fabric.costs.park));
     wait_for_turn();
@@ -72,8 +72,8 @@ pub(crate) fn unpark_some(key: usize, n: usize) -> usize {
     })
 }
 
-/// Wakes `woken` of the threads that sleep at `from` and moves the others to `to`, if `still`
-/// holds; else wakes them all. Returns how many it woke or moved.
+/// If `still` holds, wakes `woken` of the threads that sleep at `from` and moves the others to
+/// `to`; otherwise wakes all of them. Returns how many it woke or moved.
 pub(crate) fn requeue_but(
     woken: usize,
     from: usize,
@@ -111,8 +111,8 @@ impl World {
         }
     }
 
-    /// The system's timer interrupts the current thread, unless that has happened already while it
-    /// waited, before `since`.
+    /// Lets the system's timer interrupt the current thread, unless that has already happened while
+    /// the thread waited, before `since`.
     #[cold]
     fn tick(&mut self, since: u64) {
         let (tick, period) = (self.fabric.costs.tick, self.fabric.costs.tick_period);

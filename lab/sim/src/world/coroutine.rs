@@ -20,12 +20,12 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The coroutines of a run. If it ends in a failure, the suspended ones are unwound: what they hold
-/// is dropped. Locks that still wait then must not suspend again.
+/// The coroutines of a run. If it ends in a failure, the suspended ones are unwound, which drops
+/// their values. Locks that still wait then must not suspend again.
 pub(super) struct Bodies(Vec<Body>);
 
 impl Bodies {
-    /// One for each thread.
+    /// Makes a coroutine for each thread.
     pub(super) fn spawn<S: Clone + 'static>(
         threads: usize,
         shared: &S,
@@ -79,7 +79,7 @@ pub(super) fn suspend() {
     suspend_with(yielder);
 }
 
-/// The same, with its `Thread::yielder`.
+/// The same, given the thread's `Thread::yielder`.
 #[inline(always)]
 pub(super) fn suspend_with(yielder: *const Yielder<(), ()>) {
     // SAFETY: invariant 1; no reference into the world is alive (invariant 1 of `world`).

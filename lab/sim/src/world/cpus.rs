@@ -1,10 +1,10 @@
 //! Which thread runs where: placement, time slices, migration, parking.
 //!
 //! A CPU runs one thread. Other threads assigned to it wait in its queue, first come first served,
-//! for a time slice each. A thread that has slept comes before those that lost the CPU, as it has
-//! run less; not before one that has waited for as many slices as threads wait. A pinned thread
-//! stays on its CPU. An unpinned thread that wakes or has to leave its CPU goes to an idle CPU if
-//! there is one: its last one, else the nearest to that.
+//! for a time slice each. A thread that has slept goes before threads that lost the CPU, since it
+//! has run less, but not before one that has waited for as many slices as threads wait. A pinned
+//! thread stays on its CPU. An unpinned thread that wakes or has to leave its CPU goes to an idle
+//! CPU if there is one: its last one, or else the one nearest to that.
 
 use super::access::{NOTHING, Pending};
 use super::{Noted, Setup, Sleeper, State, Thread, What, World};
@@ -22,7 +22,7 @@ with_names! {
     Spread "spread";
     /// Pinned to random cores, one thread per core before siblings.
     Random "random";
-    /// Starts as `Spread`, in random order; not pinned: threads migrate.
+    /// Starts as `Spread`, in random order. Threads are not pinned, and migrate.
     Scheduled "scheduled";
 }
 
@@ -68,8 +68,8 @@ impl World {
             self.cpus[cpu].usable = true;
         }
         let mut seeds = Random::new(setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        // Only pinned threads that are neighbours in a workload's tables are neighbours on the
-        // machine, too.
+        // Threads that are neighbours in a workload's tables are neighbours on the machine only if
+        // they are pinned.
         let mut spot: Vec<usize> = (0..setup.threads).collect();
         if setup.placement == Placement::Scheduled {
             seeds.shuffle(&mut spot);
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// The current thread gives way to earlier events, or its time slice is over.
+    /// Called when the current thread gives way to earlier events, or its time slice is over.
     #[inline]
     pub(super) fn leave_for_now(&mut self) {
         let thread = &self.threads[self.current];
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// The time slice of a thread is over.
+    /// Ends the time slice of a thread.
     fn end_slice(&mut self, id: usize, at: u64) {
         self.recorder.tell(|recorder| {
             if self.threads[id].state == State::Spinning {
@@ -136,7 +136,7 @@ impl World {
         self.make_ready(id, at, 0, false);
     }
 
-    /// Handles an event that is not void. Returns whether its thread goes on.
+    /// Handles an event that is not void. Returns whether its thread is to run.
     #[inline]
     pub(super) fn due(&mut self, id: usize, time: u64, what: What) -> bool {
         let thread = &mut self.threads[id];
@@ -242,8 +242,8 @@ impl World {
         self.enqueue(id, cpu, at + if idle { latency } else { 0 }, woken);
     }
 
-    /// The thread's last CPU if it is idle, else the idle CPU nearest to that, else the last one
-    /// all the same.
+    /// The thread's last CPU if it is idle, else the idle CPU nearest to it. If no CPU is idle, the
+    /// last one.
     fn nearest_idle(&self, id: usize) -> CpuId {
         let last = self.threads[id].cpu;
         let shape = &self.setup.machine.shape;
@@ -270,7 +270,7 @@ impl World {
     fn enqueue(&mut self, id: usize, cpu: CpuId, at: u64, woken: bool) {
         let queue = &mut self.cpus[cpu].queue;
         let slices = self.fabric.costs.time_slice * queue.len() as u64;
-        // The clock of a thread in a queue has the time of its coming.
+        // The clock of a thread in a queue is the time at which it came.
         let overtaken = |&other: &usize| woken && self.threads[other].now + slices > at;
         let place = queue.iter().position(overtaken).unwrap_or(queue.len());
         queue.insert(place, id);
@@ -281,7 +281,7 @@ impl World {
         }
     }
 
-    /// Another thread waits for the CPU of `runner`, so its time slice has an end now.
+    /// Sets the end of the time slice of `runner`, since another thread now waits for its CPU.
     fn bound_slice(&mut self, runner: usize, now: u64) {
         if self.threads[runner].preempt_at != NEVER {
             return;
@@ -293,7 +293,7 @@ impl World {
         }
     }
 
-    /// The thread that ran on `cpu` has left it.
+    /// Called when the thread that ran on `cpu` has left it.
     fn vacate(&mut self, cpu: CpuId, at: u64) {
         if let Some(left) = self.cpus[cpu].running.take() {
             self.threads[left].preempt_at = NEVER;
@@ -308,7 +308,7 @@ impl World {
         }
     }
 
-    /// An idle CPU takes a thread that waits for another CPU, from the longest queue.
+    /// Lets an idle CPU take a thread that waits for another CPU, from the longest queue.
     fn pull(&mut self, cpu: CpuId) {
         let movable = |c: &CpuId| self.cpus[*c].queue.iter().any(|&t| !self.threads[t].pinned);
         let busiest = (0..self.cpus.len())

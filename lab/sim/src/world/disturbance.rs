@@ -1,14 +1,14 @@
 //! What a machine may do to a thread at a bad moment, chosen at random from a seed.
 //!
 //! A **disruption** comes before an access: the thread loses its CPU for a while, or an interrupt's
-//! handler runs on it. Its **spot** names it: which thread, before which of its accesses. Whether
-//! there is one, and which, depends on the seed and the spot alone. So leaving some out (`only`)
-//! does not change the others.
+//! handler runs on it. A disruption is named by its **spot**: the thread, and the access before
+//! which it comes. Whether there is a disruption at a spot, and which, depends only on the seed and
+//! the spot. So leaving some out (`only`) does not change the others.
 //!
-//! Values are sequentially consistent but for one thing: a [`glance`] that directly follows a store
-//! may miss what other threads have written since the thread came to the store. A processor does
-//! the same. The store waits in a buffer, and the load goes ahead of it, unless a heavy fence comes
-//! between them.
+//! Values are sequentially consistent with one exception: a [`glance`] that directly follows a
+//! store may miss values that other threads have written since the thread came to the store. A
+//! processor does the same: the store waits in a buffer, and the load goes ahead of it, unless
+//! there is a heavy fence between them.
 //!
 //! [`glance`]: kinlock_core::platform::Atomic::glance
 
@@ -17,11 +17,11 @@ use kinlock_core::events::Event;
 use kinlock_measure::random::mix;
 use std::rc::Rc;
 
-/// What goes wrong. The contract of [`Platform`](kinlock_core::platform::Platform) allows all of
-/// it.
+/// The disturbances of a run. The contract of [`Platform`](kinlock_core::platform::Platform) allows
+/// all of them.
 #[derive(Clone, Default, Debug)]
 pub struct Disturbance {
-    /// Start of the random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
     /// One access in `one_in` is preceded by a disruption; 0: none.
     pub one_in: u64,
@@ -30,10 +30,10 @@ pub struct Disturbance {
     pub interrupt_one_in: u64,
     /// The longest preemption, in cycles. Short ones are as frequent as long ones.
     pub longest: u64,
-    /// The only disruptions; `None`: all that the seed picks.
+    /// The only disruptions that happen; `None`: all that the seed picks.
     pub only: Option<Vec<Spot>>,
-    /// One sleep in `spurious_one_in` ends for no reason, and one requeue in as many wakes; 0:
-    /// none. If not 0, sleepers wake in random order.
+    /// One sleep in `spurious_one_in` ends without a wake-up, and one requeue in as many wakes the
+    /// thread; 0: none. If not 0, sleepers wake in random order.
     pub spurious_one_in: u64,
     /// One time in `oversubscribed_one_in` the machine claims to be oversubscribed, so that waiters
     /// soon sleep; 0: it tells the truth.
@@ -82,20 +82,20 @@ impl Disturbance {
 /// How the heavy fence of a disturbed machine works.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum FencesDisturbed {
-    /// Each is granted at once. A wake-up that is lost shows best so, as no sleep ends by itself.
+    /// Each fence is granted at once. This shows lost wake-ups best, since no sleep ends by itself.
     #[default]
     Granted,
     /// As on an undisturbed machine, and as on hardware: see [`kinlock_core::fence_calls`].
     Limited,
-    /// Each is refused.
+    /// Each fence is refused.
     Refused,
 }
 
-/// What a thread may miss in a glance: its last access was a store.
+/// The writes that a thread whose last access was a store may miss in a glance.
 #[derive(Debug, Default)]
 pub(super) struct Unseen {
     stores: bool,
-    /// What others have written since the thread came to that store: where, and the value before.
+    /// Writes of others since the thread came to that store: the address, and the value before.
     before: Vec<(usize, u64)>,
 }
 
@@ -111,13 +111,13 @@ pub struct Spot {
 /// Something that came before an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Disruption {
-    /// Before which access.
+    /// The access before which it came.
     pub spot: Spot,
-    /// What.
+    /// What it was.
     pub kind: Kind,
 }
 
-/// What came before an access.
+/// The kinds of disruptions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The thread did not run for some time.
@@ -132,15 +132,15 @@ pub enum Kind {
 /// An entry of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Note {
-    /// When, in cycles, by the clock of the thread.
+    /// The time, in cycles, by the clock of the thread.
     pub time: u64,
-    /// To which thread.
+    /// The thread to which it happened.
     pub thread: usize,
-    /// What.
+    /// What happened.
     pub what: Noted,
 }
 
-/// What happened.
+/// The kinds of entries of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Noted {
     /// The lock counted an event.
@@ -149,7 +149,7 @@ pub enum Noted {
     Disrupted(Disruption),
     /// The thread fell asleep.
     Parks,
-    /// The thread's body said so.
+    /// A remark by the thread's body.
     Said(&'static str),
 }
 
@@ -183,7 +183,7 @@ impl World {
         handler
     }
 
-    /// Notes what the coming access of the current thread may miss or not.
+    /// Notes whether the next access of the current thread may miss writes.
     pub(super) fn prepare_for_glances(&mut self, how: How) {
         if self
             .setup
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// The current thread replaces the value `before` at `address`.
+    /// Notes that the current thread replaces the value `before` at `address`.
     pub(crate) fn wrote(&mut self, address: usize, before: u64) {
         for (thread, unseen) in self.unseen.iter_mut().enumerate() {
             if thread == self.current {
@@ -216,15 +216,15 @@ impl World {
         }
     }
 
-    /// What a glance of the current thread at `address` sees in place of the value there, if it has
-    /// gone ahead of the store before it.
+    /// The stale value that a glance of the current thread at `address` sees, if it goes ahead of
+    /// the store before it.
     pub(crate) fn stale(&mut self, address: usize) -> Option<u64> {
         let unseen = self.unseen.get(self.current).filter(|u| u.stores)?;
         let &(_, before) = unseen.before.iter().find(|&&(at, _)| at == address)?;
         self.by_chance(|d| d.stale_one_in).then_some(before)
     }
 
-    /// All threads execute a fence: from now on they see what has been written.
+    /// Makes all threads execute a fence: from now on they see all earlier writes.
     pub(crate) fn fence_all(&mut self) {
         for unseen in &mut self.unseen {
             unseen.before.clear();
@@ -243,7 +243,7 @@ impl World {
         mask >> self.current.min(63) & 1 != 0
     }
 
-    /// Once in as many times as the disturbance says.
+    /// True once in as many times as the disturbance says.
     pub(super) fn by_chance(&mut self, one_in: impl Fn(&Disturbance) -> u64) -> bool {
         let n = self.setup.disturbance.as_ref().map_or(0, one_in);
         n != 0 && self.random() % n == 0
@@ -286,7 +286,8 @@ impl World {
         asleep.nth(nth).map(|(i, _)| i)
     }
 
-    /// The current thread blocks. If it has begun to wait in line, it surely stands there now.
+    /// Called when the current thread blocks: if it has begun to wait in line, it now certainly is
+    /// in line.
     pub(super) fn stand_in_line(&mut self) {
         let accesses = self.accesses;
         let thread = &mut self.threads[self.current];
@@ -304,7 +305,7 @@ impl World {
     }
 }
 
-/// From 1 to `longest`, every power of two as likely as every other.
+/// A number from 1 to `longest`, with all powers of two equally likely.
 fn log_uniform(dice: u64, longest: u64) -> u64 {
     let top = 1u64 << (dice % (longest.max(1).ilog2() as u64 + 1));
     (top + (dice >> 32) % top).min(longest)
@@ -318,9 +319,9 @@ mod tests {
     use kinlock_core::fence_calls::INTERVAL_NS;
     use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform, Ticket};
 
-    /// In how many of 300 schedules each of two threads misses what the other has written: one
-    /// stores, and glances at the other's word; the other sets a flag, waits for a heavy fence
-    /// (where it is not refused), and loads.
+    /// The number of schedules, of 300, in which each of two threads misses the other's write. One
+    /// thread stores, and glances at the other's word. The other sets a flag, waits for a heavy
+    /// fence (unless it is refused), and loads.
     fn both_miss(fences: FencesDisturbed, stale_one_in: u64) -> usize {
         let machine = machine::load("haswell-ex-4s").expect("it is built in");
         let plays = (0..300).map(|seed| {

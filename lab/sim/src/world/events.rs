@@ -6,17 +6,17 @@ mod tests;
 use super::{State, Stuck, World};
 use std::collections::VecDeque;
 
-/// How far out of order a time limit may be and still be put among the others. Threads run ahead of
-/// each other by an access or so, thus a few limits are a little out of order.
+/// By how many places a time limit may be out of order and still be put among the other limits.
+/// Threads run ahead of each other by about an access, so a few limits are slightly out of order.
 const OUT_OF_ORDER: usize = 32;
 
-/// A planned event. Of two at the same time, the one that was planned first comes first.
+/// A planned event. Of two events at the same time, the one that was planned first comes first.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     time: u64,
     number: u64,
     thread: usize,
-    /// Of the thread's wait.
+    /// The epoch of the thread's wait.
     epoch: u32,
     what: What,
 }
@@ -34,14 +34,15 @@ pub(super) enum What {
 /// All planned events.
 #[derive(Debug)]
 pub(super) struct Events {
-    /// All but `limits`, the earliest one last. Most are planned for soon, before all but a few of
-    /// the others, so a new one searches its place from the end. A heap is slower by a quarter.
+    /// All events that are not in `limits`, the earliest one last. Most new events come before all
+    /// but a few of the others, so the place of a new one is searched from the end. A heap is
+    /// slower by a quarter.
     others: Vec<Event>,
-    /// Most time limits, in order. They are many, most are void by the time they come, and most
-    /// come in the order in which they are planned. Elsewhere they would slow the others down.
+    /// Most time limits, in order. There are many, most are void when their time comes, and most
+    /// are planned in order. Among the other events they would slow these down.
     limits: VecDeque<Event>,
     planned: u64,
-    /// The time of the earliest of all.
+    /// The time of the earliest event.
     pub(super) earliest: u64,
 }
 
@@ -73,8 +74,8 @@ impl Events {
         }
     }
 
-    /// Puts a time limit among the others, unless it is too far out of order. Returns whether it
-    /// did.
+    /// Puts a time limit among the other limits, unless it is too far out of order. Returns whether
+    /// it did.
     fn plan_limit(&mut self, event: Event) -> bool {
         let in_order = |limit: &&Event| limit.time > event.time;
         let later = self.limits.iter().rev().take(OUT_OF_ORDER + 1);
@@ -86,7 +87,7 @@ impl Events {
         true
     }
 
-    /// Removes the earliest.
+    /// Removes the earliest event.
     #[inline(always)]
     fn pop(&mut self) -> Option<Event> {
         let event = match self.earliest_limit() {
@@ -99,7 +100,7 @@ impl Events {
         Some(event)
     }
 
-    /// The earliest of all, if it is one of `limits`.
+    /// The earliest event, if it is one of `limits`.
     #[inline]
     fn earliest_limit(&self) -> Option<&Event> {
         let limit = self.limits.front()?;
@@ -109,7 +110,7 @@ impl Events {
 }
 
 impl World {
-    /// The thread to go on. `None` if there is none; [`verdict`](Self::verdict) says why.
+    /// The next thread to run. `None` if there is none; [`verdict`](Self::verdict) says why.
     pub(super) fn next(&mut self) -> Option<usize> {
         loop {
             if self.accesses > self.setup.max_accesses {
@@ -133,7 +134,7 @@ impl World {
         }
     }
 
-    /// How the run ended, when no thread is to go on.
+    /// How the run ended, when there is no thread to run.
     pub(super) fn verdict(&self) -> Result<(), Stuck> {
         if self.too_late || self.accesses > self.setup.max_accesses {
             Err(Stuck::Endless(self.describe()))
@@ -178,8 +179,8 @@ impl World {
         true
     }
 
-    /// Forgets the earliest limits whose waits are over. If the current thread let them go first,
-    /// it would fall behind other threads that are due at the same time: a void limit would decide
+    /// Forgets the earliest limits whose waits are over. If the current thread gave way to them, it
+    /// would fall behind other threads that are due at the same time, and a void limit would decide
     /// the order.
     fn forget_void_limits(&mut self) {
         while let Some(limit) = self.events.earliest_limit() {

@@ -29,7 +29,7 @@ pub struct Crew {
     members: Vec<Member>,
 }
 
-/// A thread, for the watchdog. Written by that thread only.
+/// What the watchdog knows of a thread. Only the thread itself writes it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Member {
@@ -61,8 +61,8 @@ impl Crew {
         }
     }
 
-    /// Sends a signal to one of the threads, drawn by lot. Returns whether that worked: it has
-    /// started, and has not ended.
+    /// Sends a signal to a thread drawn at random. Returns whether it was sent: not if the thread
+    /// has not started yet or has ended.
     pub fn interrupt(&self, random: &mut Random, number: i32) -> bool {
         let member = &self.members[random.below(self.members.len() as u64) as usize];
         let tid = member.tid.load(Relaxed);
@@ -91,7 +91,7 @@ impl Crew {
             .collect()
     }
 
-    /// The longest wait that ended or still goes on.
+    /// The longest wait so far, whether it has ended or not.
     pub(super) fn longest_wait(&self) -> Duration {
         let ended = self.members().map(|m| m.longest_wait.load(Relaxed)).max();
         let ended = Duration::from_nanos(ended.unwrap_or(0));
@@ -112,8 +112,8 @@ impl Member {
             Phase::Inside,
             Phase::Finished,
         ];
-        // Acquire pairs with the release in `enter_phase`: a finished thread has written
-        // everything.
+        // Acquire pairs with the release in `enter_phase`: who sees that a thread has finished sees
+        // all that the thread has written.
         PHASES[self.phase.load(Acquire) as usize]
     }
 
@@ -135,7 +135,7 @@ impl Member {
         self.acquisitions.store(acquisitions, Relaxed);
     }
 
-    /// Too short if the phase changes at this moment.
+    /// The result is too short if the phase changes at this moment.
     fn time_in_phase(&self) -> Duration {
         let since = Duration::from_nanos(self.since.load(Relaxed));
         self.start.elapsed().saturating_sub(since)
@@ -186,8 +186,8 @@ impl Worker {
         !self.crew.stopping()
     }
 
-    /// Takes the lock by `acquire`, runs `section` if that succeeded, and releases the lock.
-    /// Returns whether it did.
+    /// Takes the lock by `acquire`. If that succeeds, runs `section` and releases the lock. Returns
+    /// whether the lock was taken.
     pub fn with_lock(
         &mut self,
         lock: &dyn Algorithm,

@@ -1,8 +1,8 @@
-//! Draws the parameters of one schedule by lot: machine, disruptions, the knobs of the lock.
+//! Draws the parameters of one schedule at random: machine, disruptions, the knobs of the lock.
 //!
-//! Different defects need different schedules, so the lots are extreme: from no disruption to one
-//! at every other access, from preemptions of some cycles to some that outlast all time limits of
-//! the lock.
+//! Different defects need different schedules, so the ranges are extreme: from no disruption to one
+//! at every other access, and from preemptions of some cycles to preemptions that outlast all time
+//! limits of the lock.
 
 use super::locks::{self, Knobs, Specimen};
 use super::oracle::Order;
@@ -12,7 +12,7 @@ use kinlock_measure::random::Random;
 use kinlock_sim::machine::{Costs, Machine, Shape};
 use kinlock_sim::{Disturbance, FencesDisturbed, Placement, Schedule};
 
-/// Threads of a schedule unless said otherwise.
+/// The number of threads in a schedule, unless the user gives one.
 pub(super) const THREADS: std::ops::RangeInclusive<u64> = 2..=8;
 
 pub(super) fn plan(
@@ -31,7 +31,7 @@ pub(super) fn plan(
     let mut knobs = Knobs {
         tuning: (lock.tuning)(&mut random),
         change: scenario.changes_knobs,
-        // With randomness of their own: other locks' schedules do not depend on them.
+        // Streams of their own, so that the schedules of other locks do not depend on these draws.
         queue: locks::queue(&mut Random::stream(seed, 2)),
         joined: locks::is_joined(&mut Random::stream(seed, 3)),
     };
@@ -41,11 +41,11 @@ pub(super) fn plan(
     let park = scenario.oversubscribed || random.below(4) != 0;
     if scenario.ordered {
         knobs.tuning.stealing = false;
-        // Sleepers that go unnoticed for a while are not the subject here.
+        // This scenario is not about sleepers that go unnoticed for a while.
         disturbance.fences = FencesDisturbed::Granted;
         disturbance.stale_one_in = 0;
         let wanted = wanted_order(&knobs, threads);
-        // Enough for a starved thread to be overtaken too often.
+        // Enough rounds for a starved thread to be overtaken too often.
         let overtakers = match wanted.overtakers {
             u32::MAX => 20,
             n => n.clamp(20, 200),
@@ -56,14 +56,14 @@ pub(super) fn plan(
         schedule_slots = 1 + random.below(threads as u64) as usize;
     }
     if scenario.interrupts {
-        // A handler waits for another lock's quanta. Meanwhile all wait that need the interrupted
-        // thread.
+        // While a handler waits for the quanta of another lock, all threads wait that need the
+        // interrupted thread.
         knobs.tuning.quantum = locks::at_most(knobs.tuning.quantum, 20);
     }
     let mut schedule = Schedule::new(machine, threads, disturbance);
     schedule.slots = schedule_slots;
     schedule.max_accesses = lock.max_accesses;
-    // With randomness of its own: other draws do not depend on it.
+    // A stream of its own, so that other draws do not depend on it.
     let mut patience = Random::stream(seed, 4);
     if patience.one_in(3) {
         schedule.patience = 1_000 << patience.below(8);
@@ -87,15 +87,15 @@ fn wanted_order(knobs: &Knobs, threads: usize) -> Order {
         fifo: !tuning.reorder,
         overtakers: match tuning.limit {
             _ if !tuning.reorder => 0,
-            // For each older waiter there may be a run of hand-offs within its domain.
+            // Each older waiter may be followed by a run of hand-offs within its domain.
             LocalLimit::Count { log2, .. } => threads as u32 * ((1 << log2.min(16)) + 2),
-            // Bounded in time only.
+            // Other limits bound the time, not the number.
             _ => u32::MAX,
         },
     }
 }
 
-/// A small machine. Its latencies, and so the order of events, are random.
+/// A small machine with random latencies, which make the order of events random.
 pub(super) fn machine(random: &mut Random, threads: usize, oversubscribed: bool) -> Machine {
     let cpus = if oversubscribed {
         1 + random.below((threads as u64 - 1).max(1)) as usize
@@ -160,10 +160,10 @@ fn disturbance(random: &mut Random, costs: &Costs, scenario: &Scenario) -> Distu
     d
 }
 
-/// Without interrupts.
+/// A disturbance without interrupts.
 pub(super) fn plain_disturbance(random: &mut Random, costs: &Costs) -> Disturbance {
-    // Nanoseconds: for a few accesses; longer than an oversubscribed waiter spins; longer than
-    // another waiter spins; longer than the time in which stealing is permitted.
+    // In nanoseconds: a few accesses; longer than a waiter spins on an oversubscribed machine;
+    // longer than a waiter spins elsewhere; longer than the time in which stealing is permitted.
     let longest = [200.0, 20_000.0, 4_000_000.0, 40_000_000.0][random.below(4) as usize];
     let one_in = [0, 4, 16, 64, 256][random.below(5) as usize];
     let mut d = Disturbance::preemptions(random.next(), one_in, costs.cycles(longest).max(64));
@@ -174,9 +174,9 @@ pub(super) fn plain_disturbance(random: &mut Random, costs: &Costs) -> Disturban
         1 | 2 => FencesDisturbed::Limited,
         _ => FencesDisturbed::Granted,
     };
-    // With randomness of its own: other draws do not depend on it.
+    // A stream of its own, so that other draws do not depend on it.
     d.stale_one_in = [0, 1, 2, 8][Random::stream(d.seed, 5).below(4) as usize];
-    // A bit for each thread.
+    // One bit for each thread.
     let mask = |random: &mut Random| random.next() << 32 ^ random.next();
     if random.one_in(4) {
         d.priority = mask(random) & mask(random);

@@ -7,9 +7,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Plays schedules until the failure is found: any failure, or for a broken subject the one that
-/// its defect is meant to cause. Returns the schedules that failed, in order of their numbers, with
-/// the property that each violates.
+/// Plays schedules until one fails; for a broken subject, until one violates the property that the
+/// defect is meant to violate. Returns the numbers of the schedules that failed, in order, with the
+/// property that each violates.
 pub(super) fn hunt<S: Subject>(
     subject: &S,
     settings: &Settings,
@@ -17,7 +17,8 @@ pub(super) fn hunt<S: Subject>(
 ) -> (Totals, Vec<(u64, Property)>) {
     let patience = subject.defect().map_or(1, |_| PATIENCE);
     let next = AtomicU64::new(0);
-    // Later schedules do not matter. So the first failure does not depend on the host's threads.
+    // Schedules after the first failure do not count, so the first failure does not depend on the
+    // number of host threads.
     let last = AtomicU64::new(settings.schedules.saturating_mul(patience));
     let played = AtomicU64::new(0);
     let (totals, failures) = (Mutex::new(Totals::default()), Mutex::new(Vec::new()));
@@ -54,7 +55,7 @@ pub(super) fn hunt<S: Subject>(
     (totals.into_inner().expect("nobody panics"), failures)
 }
 
-/// Numbers of many schedules.
+/// The sums over many schedules.
 #[derive(Clone, Default)]
 pub(super) struct Totals {
     pub(super) schedules: u64,

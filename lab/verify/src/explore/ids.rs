@@ -10,8 +10,8 @@
 //! | completion | every thread comes to an end, and gets an ID while there are some |
 //! | reach | there were more holders than the limit, and the limit came down |
 //!
-//! In the end all IDs are free but those that belong to CPUs. An ID is above the bound if it is at
-//! or above the limit, and also at or above the sum of two numbers: of active threads, and of IDs
+//! In the end all IDs are free except those that belong to CPUs. An ID is above the bound if it is
+//! at or above the limit, and at or above the sum of two numbers: of active threads, and of IDs
 //! that others took or moved during one acquisition, the most so far.
 
 use super::violation::{Failure, Violation};
@@ -36,7 +36,7 @@ pub struct Specimen {
     play: fn(&Replay<Specimen>, trace: bool) -> Outcome,
 }
 
-/// All of them: each policy.
+/// The allocators that are explored: one for each policy.
 pub static ALL: &[Specimen] = &[
     sound::<{ Policy::RecentFirst as u8 }>("recent-first"),
     sound::<{ Policy::PerCpu as u8 }>("per-cpu"),
@@ -71,18 +71,18 @@ type Ids<P> = IdAllocator<P, (&'static [Record<P>], &'static [Block<P>])>;
 struct Shared<P: Platform> {
     ids: Ids<P>,
     cpus: u32,
-    /// Whether threads say when they go on without their IDs.
+    /// Whether a thread that has given back its ID marks a CPU as idle.
     marks: bool,
     random: RefCell<Random>,
     watch: RefCell<Watch>,
     violation: Violation,
 }
 
-/// The knowledge of an observer that sees everything at once.
+/// What an observer knows that sees all threads at once.
 #[derive(Default)]
 struct Watch {
     holders: Vec<bool>,
-    /// IDs that active threads hold, take or give back: now, and at most so far.
+    /// The number of IDs that active threads hold, take or give back: now, and the most so far.
     now: u32,
     most: u32,
     /// The largest limit since the last moment without an active thread.
@@ -90,23 +90,24 @@ struct Watch {
     members: u32,
     /// Members that the allocator may not count yet.
     joining: u32,
-    /// Former members that it may still count.
+    /// Former members that the allocator may still count.
     leaving: u32,
-    /// IDs that were taken or may have been moved.
+    /// How many IDs were taken or may have been moved.
     moved: u64,
-    /// What that was when active acquisitions began.
+    /// For each acquisition under way: the value of `moved` when it began.
     began: Vec<u64>,
-    /// How many were moved during one acquisition, at most.
+    /// The most IDs that were taken or moved during one acquisition.
     meanwhile: u32,
-    /// IDs taken, those taken while more threads were active than the limit, members that left.
+    /// The number of IDs taken, of IDs taken while more threads were active than the limit, and of
+    /// members that left.
     taken: u64,
     beyond: u64,
     left: u64,
 }
 
 const STEPS: usize = 12;
-/// With this number of accesses a schedule counts as endless: some twenty times the average, five
-/// times with 64 threads.
+/// With this number of accesses a schedule counts as endless: some twenty times the average, or
+/// five times the average with 64 threads.
 const ACCESSES_PER_THREAD: u64 = 10_000;
 
 fn play<const POLICY: u8, P: Platform>(replay: &Replay<Specimen>, trace: bool) -> Outcome {
@@ -133,7 +134,7 @@ fn play<const POLICY: u8, P: Platform>(replay: &Replay<Specimen>, trace: bool) -
 impl<P: Platform> Shared<P> {
     fn new(policy: Policy, cpus: u32, threads: usize, seed: u64) -> Self {
         let records = place_slice(cpus as usize + threads, |_| Record::new());
-        // Each may hold two.
+        // Each thread may hold two IDs.
         let count = (2 * threads + cpus as usize)
             .div_ceil(BLOCK as usize)
             .max(2);
@@ -143,7 +144,8 @@ impl<P: Platform> Shared<P> {
         ids.set_members(members);
         Shared {
             cpus,
-            // Seldom: an ID that is marked at once is handed on at once, and other paths are rare.
+            // Seldom, because an ID that is marked at once is handed on at once, which makes other
+            // paths rare.
             marks: seed / 20 % 16 == 0,
             random: RefCell::new(Random::stream(seed, 4)),
             watch: RefCell::new(Watch {
@@ -163,7 +165,7 @@ impl<P: Platform> Shared<P> {
                 0 => self.reclaim(),
                 1 => self.change_members(),
                 2 => {
-                    // As a signal handler does.
+                    // Two IDs at a time, as a thread has when its signal handler takes one.
                     let outer = self.acquire(me);
                     let inner = self.acquire(me);
                     self.release(inner);
@@ -222,7 +224,7 @@ impl<P: Platform> Shared<P> {
             say("gives it back");
             self.ids.release(cpu, held);
             if self.marks {
-                // As a scheduler does, even if another thread runs on the CPU by now.
+                // A scheduler, too, may mark a CPU on which another thread runs by now.
                 self.ids.mark_idle(cpu, Sim::now());
             }
         }
@@ -238,8 +240,9 @@ impl<P: Platform> Shared<P> {
         self.arrives();
     }
 
-    /// One member more or less: the limit changes while IDs are held, also to less than there are
-    /// holders. The thread that publishes it gives up the IDs above, and holds each for a moment.
+    /// Adds or removes a member. So the limit changes while IDs are held, and may become less than
+    /// the number of holders. The thread that publishes a lower limit gives up the IDs above it,
+    /// and holds each for a moment.
     fn change_members(&self) {
         self.sets_out();
         self.moves_all();
@@ -272,7 +275,7 @@ impl<P: Platform> Shared<P> {
         self.arrives();
     }
 
-    /// The thread is about to move IDs: at most all that are in use.
+    /// Counts the IDs that the thread is about to move: at most all that are in use.
     fn moves_all(&self) {
         let in_use = self.ids.in_use();
         self.watch.borrow_mut().moved += u64::from(in_use);
@@ -305,19 +308,19 @@ impl<P: Platform> Shared<P> {
         (tally, self.violation.get())
     }
 
-    /// All threads have come to an end.
+    /// Judges the allocator after all threads have ended.
     fn look_over(&self) {
         let contract = |holds, what: String| {
             (self.violation).demand_at_end(Property::Contract, holds, || what);
         };
         self.ids.set_members(0);
-        // Marked, and then old.
+        // The first call marks unused IDs. By the second one they are old, so it reclaims them.
         self.ids.reclaim(1 << 40);
         self.ids.reclaim(2 << 40);
         // An ID that belongs to a CPU does not age.
         let owned = match self.ids.policy() {
             Policy::PerCpu => self.cpus,
-            // Nor does the ID of a member: the limit is at least 1, and what is below it stays.
+            // Nor does a member's ID: the limit is at least 1, and IDs below it stay.
             Policy::TaskOwned => 1,
             _ => 0,
         };

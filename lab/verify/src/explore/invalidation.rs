@@ -7,7 +7,7 @@
 //! | contract | a generation is above the generations of all sections that had begun before |
 //! | | a generation that has passed stays passed |
 //! | | in the end no section is open and everything has passed |
-//! | completion | every thread comes to an end: so no wait is for a section that began later |
+//! | completion | every thread comes to an end, so no wait is for a section that began later |
 //! | reach | a thread slept, and three sections were open at a time |
 
 use super::violation::{Failure, Violation};
@@ -35,7 +35,7 @@ pub struct Specimen {
     play: fn(&Replay<Specimen>, trace: bool) -> Outcome,
 }
 
-/// All of them.
+/// The backends that are explored, and broken ones.
 pub static ALL: &[Specimen] = &[
     specimen("locked", None, |replay, trace| {
         play(replay, trace, locked, Member::new, Domain::end)
@@ -82,7 +82,7 @@ fn slot() -> SimU64 {
     SimU64::new(0)
 }
 
-/// Short waits: more happens in a schedule.
+/// Waits spin and yield only a few times, so that more happens in a schedule.
 #[derive(Clone, Copy, Debug)]
 struct Short;
 
@@ -125,8 +125,8 @@ fn play<B: Backend<Sim>>(
     let mut random = Random::stream(replay.seed, 3);
     let drawn = 2 + random.below(7) as usize;
     let threads = replay.threads.unwrap_or(drawn);
-    // With more threads than CPUs now and then: a thread that is preempted in a critical section
-    // keeps the others waiting.
+    // With more threads than CPUs in one of four schedules: a thread that is preempted in a
+    // critical section keeps the others waiting.
     let oversubscribed = random.one_in(4);
     let machine = draw::machine(&mut random, threads, oversubscribed);
     let disturbance = draw::plain_disturbance(&mut random, &machine.costs);
@@ -168,7 +168,7 @@ type Explored<B> = Domain<Sim, Short, B, Places<B>>;
 /// What the threads of a schedule share. Watching takes no simulated time.
 struct Shared<B: Backend<Sim> + 'static> {
     domain: &'static Explored<B>,
-    /// How a section ends.
+    /// Ends a section.
     end: fn(&Explored<B>, u16),
     rounds: u32,
     work: u64,
@@ -178,7 +178,7 @@ struct Shared<B: Backend<Sim> + 'static> {
     begun: Cell<u64>,
     passed: Cell<u64>,
     count: Cell<u64>,
-    /// The newest generation with which something was tagged.
+    /// The newest generation that was used as a tag.
     tag: Cell<u64>,
     violation: Violation,
 }
@@ -218,7 +218,7 @@ impl<B: Backend<Sim>> Shared<B> {
         self.violation.demand(Property::Exclusion, !passed, || {
             format!("generation {generation} has passed while its section is open")
         });
-        // From here on it may end at any moment.
+        // From here on the section may end at any moment.
         let mut open = self.open.borrow_mut();
         let at = open.iter().position(|&one| one == generation);
         open.swap_remove(at.expect("it was put there"));

@@ -25,7 +25,7 @@ pub struct Specimen {
     pub name: &'static str,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    /// Places one in the current schedule; whether its waiters may park.
+    /// Places such a lock in the current schedule. `park`: whether its waiters may park.
     pub(super) place: fn(park: bool) -> &'static dyn Target,
     /// The knobs of one schedule.
     pub(super) tuning: fn(&mut Random) -> Tuning,
@@ -33,7 +33,7 @@ pub struct Specimen {
     pub(super) reach: &'static [&'static [Event]],
     /// Whether its waiters are served in an order that can be judged by counting.
     pub(super) in_order: bool,
-    /// What is explored.
+    /// What threads do with the lock.
     pub(super) plays: Plays,
     /// The number of accesses after which a schedule counts as endless.
     pub(super) max_accesses: u64,
@@ -133,9 +133,9 @@ pub(super) struct Knobs {
     pub(super) tuning: Tuning,
     /// Whether every wait finds other knobs.
     pub(super) change: bool,
-    /// The queue of a mutex. The same throughout a schedule: waiters have to agree.
+    /// The queue of a mutex. It is the same throughout a schedule, because waiters have to agree.
     pub(super) queue: QueueKind,
-    /// Whether a mutex has lock and flags in one atomic.
+    /// Whether a mutex has its lock and its flags in one atomic.
     pub(super) joined: bool,
 }
 
@@ -187,7 +187,7 @@ fn place<const PENDING: bool, P: Platform>(park: bool) -> &'static dyn Target {
     }
 }
 
-/// The condition variable, with a mutex whose queue is drawn by lot.
+/// The condition variable, with a mutex whose queue is drawn at random.
 const CONDVAR: Specimen = Specimen {
     name: "condvar",
     place: place_condvar::<Sim>,
@@ -203,7 +203,7 @@ fn place_condvar<P: Platform>(park: bool) -> &'static dyn Target {
     }
 }
 
-/// `Once`, beside a mutex that handlers take.
+/// `Once`, and a mutex that handlers take.
 const ONCE: Specimen = Specimen {
     name: "once",
     place: place_once::<Sim>,

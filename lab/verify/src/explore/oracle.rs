@@ -1,4 +1,5 @@
-//! What a lock has to do, watched from outside. Only the data behind the lock takes simulated time.
+//! Watches from outside whether a lock does what it has to. Only accesses to the data behind the
+//! lock take simulated time.
 
 use super::violation::{Failure, Violation};
 use crate::report::Property;
@@ -11,9 +12,9 @@ use std::cell::Cell;
 /// The order in which waiters are to be served.
 #[derive(Clone, Copy)]
 pub(super) struct Order {
-    /// No later thread comes first.
+    /// Whether no later thread may come first.
     pub(super) fifo: bool,
-    /// How many later threads may come before a waiter at most.
+    /// The most later threads that may come before a waiter.
     pub(super) overtakers: u32,
 }
 
@@ -38,7 +39,7 @@ struct Section {
 struct Watched {
     domain: Cell<u16>,
     priority: Cell<bool>,
-    /// How many later threads have come before it.
+    /// How many later threads have come before this one since it last held the lock.
     overtakers: Cell<u32>,
 }
 

@@ -6,18 +6,18 @@ use kinlock_sim::{Schedule, Spot, Stuck};
 use std::fmt;
 use std::str::FromStr;
 
-/// Names a schedule: `subject:scenario:threads:seed:disruptions`; `subject` is the name of a lock,
-/// for example.
+/// Names a schedule: `subject:scenario:threads:seed:disruptions`. An example of a `subject` is the
+/// name of a lock.
 ///
-/// `disruptions` are those that happen: `*` for all that the seed picks, `-` for none, or a list of
-/// `thread.access`.
+/// `disruptions` says which disruptions happen: `*` for all that the seed picks, `-` for none, or a
+/// list of `thread.access`.
 #[derive(Clone, Debug)]
 pub struct Replay<S> {
     /// What is explored.
     pub subject: S,
     /// The scenario.
     pub scenario: &'static str,
-    /// The number of threads; `None`: the seed says.
+    /// The number of threads; `None`: the seed decides.
     pub threads: Option<usize>,
     /// The seed.
     pub seed: u64,
@@ -25,12 +25,13 @@ pub struct Replay<S> {
     pub only: Option<Vec<Spot>>,
 }
 
-/// What the shared state and the end of a schedule tell.
+/// Judges a schedule by its shared state and by how it ended.
 type Judge<T> = fn(&T, &Result<(), Stuck>) -> (Tally, Option<Failure>);
 
 impl<S> Replay<S> {
-    /// Plays `schedule`, disrupted as this says, and traced if that is wanted. `new` makes what its
-    /// threads share; `body` and `handler` are what they and interrupts do.
+    /// Plays `schedule` with the disruptions that this replay names; `trace` records its events.
+    /// `new` makes what the threads share, `body` is what a thread does, and `handler` is what an
+    /// interrupt does.
     pub(super) fn play<T: 'static>(
         &self,
         mut schedule: Schedule,

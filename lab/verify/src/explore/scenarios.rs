@@ -24,7 +24,7 @@ pub(super) struct Scenario {
     pub(super) plays: Plays,
 }
 
-/// Rows of name, what is played, and what sets it apart from `plain`.
+/// Each row: the name, what is played, and how the scenario differs from `plain`.
 macro_rules! scenarios {
     ($($name:literal $plays:ident [$($trait:ident)*];)*) => {
         /// All scenarios, in the order in which schedules go through them.
@@ -58,7 +58,7 @@ scenarios! {
     "readers-knobs" Readers [timed changes_knobs];
     // Readers, with more threads than CPUs.
     "readers-oversubscribed" Readers [timed oversubscribed];
-    // Readers, and what one thread has taken another one releases.
+    // Readers, and some threads release what other threads have taken.
     "readers-sent" Readers [timed sends];
     // Readers-sent, with more threads than CPUs.
     "readers-sent-oversubscribed" Readers [timed oversubscribed sends];

@@ -1,4 +1,4 @@
-//! Fewer disruptions that still make a schedule fail.
+//! Finds fewer disruptions with which a schedule still fails.
 //!
 //! Source: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", TSE 2002
 //! (`ddmin`).
@@ -6,8 +6,8 @@
 /// The most schedules that shrinking may take.
 const PATIENCE: usize = 800;
 
-/// A sublist of `items` for which `fails` still holds, as it has to for all of them. Within
-/// `PATIENCE` no single item can be left out of the result.
+/// A sublist of `items` for which `fails` still holds; `fails` has to hold for the whole list.
+/// Unless `PATIENCE` runs out, no single item can be left out of the result.
 pub fn shrink<T: Clone>(mut items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     if items.is_empty() || fails(&[]) {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The first thing that goes wrong in a schedule: others follow from it.
+//! The first violation in a schedule. Later ones often follow from it, so they are not kept.
 
 use crate::report::Property;
 use kinlock_sim::schedule::say;
@@ -19,7 +19,7 @@ impl Violation {
         }
     }
 
-    /// As [`demand`](Self::demand), for a schedule that has ended, whose trace is complete.
+    /// As [`demand`](Self::demand), but after the end of the schedule, when its trace is complete.
     pub(super) fn demand_at_end(
         &self,
         property: Property,

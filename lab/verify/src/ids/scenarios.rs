@@ -22,7 +22,7 @@ fn has_leases(specimen: &Specimen) -> bool {
     specimen.backend == Backend::Lease
 }
 
-/// Structures need a domain, and a broken allocator is in none.
+/// Structures need a domain, and a broken allocator has none.
 fn has_domain(specimen: &Specimen) -> bool {
     matches!(specimen.broken, None | Some(Broken::NoRestart))
 }

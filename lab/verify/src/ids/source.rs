@@ -10,20 +10,20 @@ pub(super) enum Broken {
     NoRestart,
 }
 
-/// IDs in a bitmap for as many as this, with leases.
+/// How many IDs there are with leases.
 pub(super) const IDS: u32 = 64;
 
 /// Hands out IDs.
 pub(super) trait Source: Send + Sync {
-    /// Runs `section` with an ID. False if there is none.
+    /// Runs `section` with an ID. `false` if no ID is left.
     fn with(&self, section: &mut dyn FnMut(u32)) -> bool;
-    /// IDs handed out are below it or below the number of concurrent holders.
+    /// Each ID handed out is below this limit or below the number of concurrent holders.
     fn limit(&self) -> u32;
     /// How many IDs there are.
     fn count(&self) -> u32;
-    /// The calling thread starts to use it.
+    /// The calling thread starts to use the source.
     fn join(&self) {}
-    /// The calling thread has used it for the last time.
+    /// The calling thread has used the source for the last time.
     fn leave(&self) {}
 }
 

@@ -25,23 +25,24 @@ static HANDLED: AtomicU64 = AtomicU64::new(0);
 
 /// The pause between bursts.
 const CALM: Duration = Duration::from_micros(300);
-/// How long a storm goes on that has disturbed nobody: a busy machine may start its threads late.
+/// How long a storm goes on if it has disturbed no thread yet: a busy machine may start the threads
+/// late.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Disturbs threads that have exposed themselves to it.
+/// Disturbs the threads that have exposed themselves to it.
 pub(super) struct Storm {
     threads: Mutex<Vec<i32>>,
     stop: AtomicBool,
-    /// Whether threads are moved.
+    /// Whether threads are moved between CPUs.
     moves: bool,
 }
 
 impl Storm {
-    /// Signals do `action`, which must be async-signal-safe. It is leaked.
+    /// Each signal runs `action`, which must be async-signal-safe, and is leaked.
     pub(super) fn new(action: Action, moves: bool) -> Self {
         HANDLED.store(0, Relaxed);
         HANDLER.store(Box::leak(Box::new(action)), Release);
-        // Not masked while it runs: handlers nest.
+        // The signal is not blocked while its handler runs, so that handlers nest.
         // SAFETY: invariant 2.
         unsafe { signal::install(number(), handle, libc::SA_RESTART, []) };
         Storm {
@@ -51,8 +52,8 @@ impl Storm {
         }
     }
 
-    /// Runs `work` on as many threads as ordered, which should return when the storm no longer
-    /// [`rages`], and disturbs those that are exposed. What the threads returned: operations.
+    /// Runs `work` on as many threads as ordered, and disturbs the threads that are exposed. `work`
+    /// should return when the storm no longer [`rages`], and return its number of operations.
     ///
     /// [`rages`]: Self::rages
     pub(super) fn over(
@@ -85,7 +86,7 @@ impl Storm {
         HANDLED.load(Relaxed)
     }
 
-    /// Runs `work` on the calling thread, exposed.
+    /// Runs `work` on the calling thread, which is exposed to the storm until `work` returns.
     pub(super) fn expose<R>(&self, work: impl FnOnce() -> R) -> R {
         let me = signal::own_tid();
         self.threads.lock().unwrap().push(me);
@@ -94,8 +95,8 @@ impl Storm {
         result
     }
 
-    /// Disturbs for some time, and until a signal was handled, then makes all threads stop.
-    /// `meanwhile` is called between bursts.
+    /// Disturbs threads for `time`, or longer if no signal was handled by then, and then makes all
+    /// threads stop. `meanwhile` is called between bursts.
     fn rage(&self, time: Duration, seed: u64, mut meanwhile: impl FnMut()) {
         let mut random = Random::stream(seed, u64::MAX);
         let cpus = allowed_cpus();

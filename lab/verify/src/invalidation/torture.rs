@@ -1,4 +1,4 @@
-//! Domains of delayed invalidation under stress on hardware: threads that are interrupted at bad
+//! Domains of delayed invalidation under stress on real hardware: threads are interrupted at bad
 //! moments, and by signals.
 //!
 //! | scenario | what threads do | what is demanded |
@@ -7,8 +7,8 @@
 //! | `pages` | the [demonstration](pages) | no stamp is lost (exclusion) |
 //!
 //! Generations increase if a section's generation is above the generations of all sections that had
-//! begun before. In both no operation may take long (progress), every thread has to come to an end
-//! (completion), and the threads together have to get something done (reach).
+//! begun before. In both scenarios no operation may take long (progress), every thread has to come
+//! to an end (completion), and the threads together have to get something done (reach).
 
 use super::{Context, Specimen};
 use crate::crew::{self, Worker};
@@ -117,7 +117,7 @@ fn judge<P: Protection>(
     let operations = &findings.operations;
     let total: u64 = operations.iter().sum();
     let idle = operations.iter().filter(|&&n| n == 0).count();
-    // Of very many threads not all get a CPU in a short time.
+    // With very many threads, not every thread gets a CPU in a short time.
     let reached = total > 0 && idle <= operations.len() / 2;
     let (lost, late) = (shared.pool.lost(), shared.late.load(Relaxed));
     let (what, property, holds, detail) = if pages {

@@ -66,9 +66,9 @@ fn spawn_child(nursery: &Arc<Nursery>) -> std::thread::JoinHandle<()> {
 }
 
 impl Nursery {
-    /// A short life. Three destructors run after it, spread around the lock's own clean-up: one set
-    /// before the first wait, one after it, and the destructor of a pthread key, which runs last of
-    /// all.
+    /// The short life of a thread. Three destructors run after it, before and after the lock's own
+    /// destructor: one is set before the first wait, one after it, and the destructor of a pthread
+    /// key runs last of all.
     fn live(self: Arc<Self>) {
         self.threads.fetch_add(1, Relaxed);
         BEFORE.with(|last_words| last_words.0.replace(Some(Arc::clone(&self))));

@@ -1,6 +1,6 @@
-//! More than one locality domain, pretended to the lock or configured by the environment. Meanwhile
-//! threads change their domain and become priority waiters, and the knobs of NUMA-aware locks
-//! change.
+//! More than one locality domain, pretended to the lock or configured by the environment. At the
+//! same time threads change their domain and become priority waiters, and the knobs of NUMA-aware
+//! locks change.
 
 use super::{Context, Events, Stage};
 use crate::crew::{self, Orders, Worker};
@@ -11,14 +11,15 @@ use kinlock_linux::config::{self, LocalLimit, Quantum, Tuning};
 use kinlock_measure::random::Random;
 use std::sync::Arc;
 
-/// On any machine: two threads per domain tell the lock their domain, and
-/// now and then another one.
+/// Runs on any machine: there are two threads per domain. Each tells the lock its domain, and now
+/// and then another one.
 pub(super) fn pretended(context: &Context) -> Findings {
     let stage = Stage::new(context.specimen.new_pretended);
     run(context, &context.orders, stage, context.orders.threads / 2)
 }
 
-/// Where `KINLOCK_TOPOLOGY` divides this machine's CPUs into domains, with threads pinned to all.
+/// Runs where `KINLOCK_TOPOLOGY` divides this machine's CPUs into domains. Threads are pinned to
+/// all CPUs.
 pub(super) fn real(context: &Context) -> Findings {
     let orders = Orders {
         pinned: true,
@@ -27,7 +28,7 @@ pub(super) fn real(context: &Context) -> Findings {
     run(context, &orders, Stage::new(context.specimen.new), 0)
 }
 
-/// `pretended`: how many domains to pretend; 0 = none, the CPUs have their real ones.
+/// `pretended`: how many domains to pretend; 0 = none, so the CPUs' real domains count.
 fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Findings {
     let events = Events::start();
     let stage = Arc::new(stage);

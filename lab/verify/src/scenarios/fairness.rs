@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const THREADS: usize = 8;
-/// Longer than waking a waiter takes, so that nearly all threads are in the queue nearly always:
-/// only then can one domain keep the other out.
+/// Longer than waking a waiter takes, so that nearly all threads are in the queue nearly always.
+/// Otherwise one domain could not keep the other out.
 const SECTION: Duration = Duration::from_micros(100);
 /// Fair locks hand over within milliseconds; a starved thread waits until the others stop.
 const LONGEST_WAIT: Duration = Duration::from_millis(700);
 /// Long enough for a starved thread to exceed the limit.
 const SHORTEST_RUN: Duration = Duration::from_millis(1200);
 
-/// How often a sound lock may try. On a busy machine a thread can wait that long for a CPU, too; a
-/// starved thread waits in each attempt.
+/// How many attempts a sound lock has. On a busy machine a thread can wait that long for a CPU,
+/// too, but only a starved thread waits that long in each attempt.
 const ATTEMPTS: u32 = 20;
 
 pub(super) fn run(context: &Context) -> Findings {

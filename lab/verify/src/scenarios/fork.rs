@@ -1,6 +1,6 @@
 //! Forks while other threads hold and wait for locks. The child has only the forking thread. It
-//! uses locks that no other thread used: one of its own, one at rest, and one that the forking
-//! thread held.
+//! uses locks that no other thread used at that moment: a new one, one at rest, and one that the
+//! forking thread held.
 //!
 //! # Invariants
 //!
@@ -19,7 +19,7 @@ const CHILD_THREADS: u32 = 3;
 const CHILD_SECTIONS: u32 = 100;
 /// The exit status of a child in which two threads held a lock.
 const NOT_EXCLUSIVE: i32 = 10;
-/// Between two looks at a child.
+/// The pause between two looks at a child.
 const PAUSE: Duration = Duration::from_micros(200);
 
 pub(super) fn run(context: &Context) -> Findings {
@@ -82,7 +82,7 @@ impl Parent {
         }
     }
 
-    /// What a child does.
+    /// What a child does. Returns its exit status.
     fn use_locks(&self) -> i32 {
         // SAFETY: invariant 1.
         unsafe { self.held.lock().unlock() };
@@ -96,7 +96,7 @@ impl Parent {
     }
 }
 
-/// A few threads use the lock; now and then all queue for it.
+/// A few threads use the lock, and now and then all of them queue for it.
 fn contend(stage: &Stage) {
     let use_it = |me: u32| {
         for i in 0..CHILD_SECTIONS {

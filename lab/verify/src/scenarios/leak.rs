@@ -1,4 +1,4 @@
-//! Locks that are never released. They harm the threads that wait for them, and no others.
+//! Locks that are never released. They must harm only the threads that wait for them.
 //!
 //! # Invariants
 //!
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Locks that each thread takes and forgets: far more than it has nodes to wait with.
+/// How many locks each thread takes and forgets: far more than a thread has nodes to wait with.
 const LEAKED: usize = 64;
 
 struct Shared {
     stage: Stage,
     prison: Stage,
-    /// Leaked locks that were taken.
+    /// How often a leaked lock was taken again.
     break_ins: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn run(context: &Context) -> Findings {
     };
     let findings = findings.on(&shared.stage.state);
     let mut findings = findings.with(Property::Contract, contract);
-    // Prisoners do nothing but wait.
+    // Prisoners only wait, so their numbers of operations mean nothing.
     findings.operations.drain(..prisoners);
     findings
 }

@@ -23,17 +23,17 @@ use crate::test_lock::{Algorithm, AnyTarget};
 use kinlock_core::events::Event;
 use std::sync::Arc;
 
-/// All scenarios, in the order in which they run: those that find most come first.
+/// All scenarios, in the order in which they run: the ones that find most defects come first.
 pub const ALL: &[Scenario<Specimen>] = &[
     // One thread checks what each call promises.
     scenario("basics", 1, any_lock, basics::run),
-    // Threads of two pretended domains fight without pause; nobody waits for long.
+    // Threads of two pretended domains fight without pause, and no thread may wait for long.
     scenario("fairness", 4, any_lock, fairness::run),
     // Threads of 2, 4 or 8 pretended locality domains, while knobs are turned.
     scenario("domains", 3, any_lock, domains::pretended),
-    // Threads, also more than CPUs, yield and sleep inside and outside of sections.
+    // Threads, in some steps more than CPUs, yield and sleep inside and outside of sections.
     scenario("preemption", 4, any_lock, preemption::run),
-    // Threads that believe different things of the machine meet at one lock after the other.
+    // Threads that are told different things about the machine meet at one lock after the other.
     scenario("barging", 4, any_lock, played::barging),
     // Lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue.
     scenario("timed", 4, any_lock, played::timed),
@@ -41,13 +41,13 @@ pub const ALL: &[Scenario<Specimen>] = &[
     scenario("relay", 4, any_lock, relay::of_lock),
     // A notification comes just when its only waiter falls asleep or gives up.
     scenario("condvar-relay", 4, tokens, relay::of_condvar),
-    // As condvar, and threads are held up within waits and notifications.
+    // As condvar, but threads are held up within waits and notifications.
     scenario("condvar-delays", 4, tokens, played::condvar_delays),
     // Waiters, notifications and time limits around tokens, while signals interrupt.
     scenario("condvar", 4, tokens, played::condvar),
     // A storm of real-time signals, whose nested handlers take further locks.
     scenario("signals", 5, any_lock, signals::run),
-    // Waiters are stopped for longer than others have patience; one runs when nobody else does.
+    // Waiters are stopped for longer than others have patience; one runs only on an idle CPU.
     scenario("stopped", 4, any_lock, stopped::run),
     // Reading, writing, upgrading and downgrading in every way, while threads are held up.
     scenario("readers", 4, readers, played::readers),
@@ -55,7 +55,7 @@ pub const ALL: &[Scenario<Specimen>] = &[
     scenario("reader-flood", 2, readers, played::reader_flood),
     // One reader among writers that leave no gap.
     scenario("writer-flood", 2, readers, played::writer_flood),
-    // As readers, and what one thread has taken another one releases; in a forked child, too.
+    // As readers, but threads release what others have taken; in a forked child, too.
     scenario("readers-sent", 4, readers, played::readers_sent),
     // A guard is released elsewhere while a reader that a writer has let in has not run yet.
     scenario("readers-overtaken", 3, readers, played::readers_overtaken),
@@ -65,9 +65,9 @@ pub const ALL: &[Scenario<Specimen>] = &[
     scenario("churn", 5, any_lock, churn::run),
     // Children forked amid contention use locks of their own, at rest, and inherited.
     scenario("fork", 3, any_lock, fork::run),
-    // Threads that leaked guards, and some that wait for a leaked one, harm no other lock.
+    // Threads that leaked guards, and threads that wait for a leaked lock, harm no other lock.
     scenario("leak", 2, any_lock, leak::run),
-    // What one thread has taken another one releases.
+    // Threads release what other threads have taken.
     scenario("sent", 3, any_lock, played::sent),
     // Threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned.
     scenario("topology", 3, any_lock, domains::real),
@@ -77,8 +77,8 @@ fn any_lock(lock: &Specimen) -> bool {
     match lock.plays {
         Plays::Lock => true,
         Plays::Readers => lock.defect.is_none(),
-        // A broken condition variable comes with a sound lock, and so does all that runs functions
-        // once.
+        // The defect is in the condition variable, or in what runs functions once; the lock is
+        // sound.
         Plays::Tokens | Plays::Functions => false,
     }
 }
@@ -95,11 +95,11 @@ fn functions(lock: &Specimen) -> bool {
     lock.plays == Plays::Functions
 }
 
-/// Runs once for each thread count.
+/// The scenario that runs once for each thread count.
 pub const PREEMPTION: &str = "preemption";
-/// Runs once for each number of locality domains.
+/// The scenario that runs once for each number of locality domains.
 pub const DOMAINS: &str = "domains";
-/// Means something only where `KINLOCK_TOPOLOGY` has divided the machine's CPUs.
+/// The scenario that makes sense only where `KINLOCK_TOPOLOGY` has divided the machine's CPUs.
 pub const TOPOLOGY: &str = "topology";
 
 /// The scenarios that run by default: all that do not need a prepared environment.
@@ -208,13 +208,13 @@ impl Stage {
     }
 }
 
-/// Waits for as long as it takes: the plain way for [`Worker::with_lock`].
+/// Waits without a time limit, for [`Worker::with_lock`].
 fn blocking(lock: &dyn Algorithm) -> bool {
     lock.lock();
     true
 }
 
-/// The events of all locks' slow paths since a moment.
+/// Counts the events of all locks' slow paths from [`start`](Self::start) on.
 struct Events(kinlock_core::events::Snapshot);
 
 impl Events {
@@ -242,7 +242,7 @@ fn nobody_hasty(hasty: u64, timeouts: u64) -> Result<String, String> {
 }
 
 impl Findings {
-    /// Adds whether the scenario reached what it is for.
+    /// Adds whether the scenario reached the situations that it is meant to reach.
     fn with_reach(self, reached: bool, detail: String) -> Self {
         self.judge(Property::Reach, reached, detail)
     }

@@ -1,5 +1,5 @@
-//! The [`Play`]s that the explorer has, too, on real threads: one after the other, each with a lock
-//! of its own, so that no later round mends what an earlier one has lost.
+//! The [`Play`]s that the explorer has, too, on real threads: one after the other, each with a new
+//! lock, so that no later play can wake a waiter that an earlier one has lost.
 //!
 //! ```text
 //!   all play their parts -> barrier -> one judges, and begins the next play -> barrier
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What sets a scenario apart from others.
+/// How a scenario differs from others.
 struct Script {
     new: fn() -> AnyTarget,
     sends: bool,
@@ -34,17 +34,18 @@ struct Script {
     rounds: u32,
     /// The longest pause of any play, in spins, as a power of two.
     longest: u32,
-    /// All rounds of a play that has begun are played: threads wait for each other.
+    /// Whether all rounds of a play are played once it has begun, even if the time is over, because
+    /// threads wait for each other.
     complete: bool,
     /// How often threads are held up inside algorithms, on the pretended machine.
     held_up: Preemption,
-    /// Whether threads believe at times that there are more of them than CPUs.
+    /// Whether threads are told at random that the machine is oversubscribed.
     believes: bool,
-    /// One thread in `short_lived` lives for one play; 0 = none.
+    /// One part in `short_lived` is played by a thread that lives only for this play; 0 = none.
     short_lived: u64,
-    /// The number of plays after which a defect has shown that shows in one of some hundred.
+    /// The least number of plays: enough for a defect that shows in one of some hundred plays.
     enough: u64,
-    /// What has to be counted, and the events that have to happen.
+    /// The counts and the events that the scenario has to reach.
     reach: (&'static [Count], &'static [Event]),
 }
 
@@ -67,7 +68,7 @@ impl Script {
     }
 }
 
-/// Waiters that give up: time limits that often run out, between tries and ordinary waits.
+/// Waiters that give up: their time limits often run out, among tries and waits without limit.
 pub(super) fn timed(context: &Context) -> Findings {
     let new = context.specimen.new;
     let script = Script {
@@ -78,9 +79,9 @@ pub(super) fn timed(context: &Context) -> Findings {
     run(context, script)
 }
 
-/// What a waiter does depends on what it believes: that the machine is oversubscribed (the
-/// spinlock), that the lock is kept by its holders. How it finds that out depends on the speed of
-/// the machine. So the first is drawn, and the second is tried out more often than by users.
+/// What a waiter does depends on two estimates: whether the machine is oversubscribed (spinlock),
+/// and whether holders keep the lock. Both depend on the speed of the machine. So the first is
+/// drawn at random, and trials for the second are more frequent than users have them.
 pub(super) fn barging(context: &Context) -> Findings {
     let script = Script {
         rounds: 4,
@@ -91,8 +92,8 @@ pub(super) fn barging(context: &Context) -> Findings {
     run(context, script)
 }
 
-/// With the lock that remembers in debug builds which thread holds it this would be a mistake, so
-/// the algorithm itself is used.
+/// Uses the algorithm and not the public lock: that one remembers in debug builds which thread
+/// holds it, and reports it as a mistake if another thread releases it.
 pub(super) fn sent(context: &Context) -> Findings {
     let new = context.specimen.new_pretended;
     let script = Script {
@@ -108,7 +109,7 @@ pub(super) fn readers(context: &Context) -> Findings {
 }
 
 pub(super) fn readers_sent(context: &Context) -> Findings {
-    // While this process has no other threads: the table of readers is copied as it is.
+    // Forks before this process has other threads: a child inherits the table of readers as it is.
     let in_a_child = match context.specimen.defect {
         None => in_a_child(context),
         Some(_) => Ok("a broken lock is not taken into a child".into()),
@@ -132,7 +133,7 @@ pub(super) fn writer_flood(context: &Context) -> Findings {
     run(context, flood(context, Flood::OfWriters))
 }
 
-/// One play without an end, so that the flood leaves no gap.
+/// A single play that goes on to the end, so that the flood leaves no gap.
 fn flood(context: &Context, flood: Flood) -> Script {
     Script {
         flood: Some(flood),
@@ -141,8 +142,8 @@ fn flood(context: &Context, flood: Flood) -> Script {
     }
 }
 
-/// Three threads, which are held up nearly always: a reader that a writer has let in does not run
-/// for a while, and neither does the thread that releases another one's guard.
+/// Three threads that are nearly always held up: a reader that a writer has let in does not run for
+/// a while, and neither does the thread that releases another thread's guard.
 pub(super) fn readers_overtaken(context: &Context) -> Findings {
     let script = Script {
         threads: 3,
@@ -153,7 +154,7 @@ pub(super) fn readers_overtaken(context: &Context) -> Findings {
     run(context, script)
 }
 
-/// Sends guards in a child, for a part of the time.
+/// Plays `readers-sent` in a forked child, for a part of the time.
 fn in_a_child(context: &Context) -> Verdict {
     let mut context = context.clone();
     context.orders.duration /= 4;
@@ -188,14 +189,14 @@ pub(super) fn once(context: &Context) -> Findings {
     run(context, script)
 }
 
-/// The number of threads is at least this, so that broadcasts find many asleep; and it is above the
-/// number of CPUs.
+/// The least number of threads, so that broadcasts find many of them asleep. There are also more
+/// threads than CPUs.
 const MANY: usize = 32;
-/// The number of threads where they are held up inside the algorithm. With more threads the next
-/// notification often mends what was lost.
+/// The number of threads if they are held up inside the algorithm. With more threads the next
+/// notification often wakes the waiter whose notification was lost.
 const FEW: usize = 8;
 
-/// With the public types.
+/// Plays with the public types.
 pub(super) fn condvar(context: &Context) -> Findings {
     let [new, _] = context.specimen.condvar.expect("it is for these");
     let many = context.orders.threads.max(MANY);
@@ -208,7 +209,8 @@ pub(super) fn condvar(context: &Context) -> Findings {
     run_nudged(context, script)
 }
 
-/// The same source on the pretended machine, which holds threads up inside the algorithm.
+/// Plays with the same source on the pretended machine, which holds threads up inside the
+/// algorithm.
 pub(super) fn condvar_delays(context: &Context) -> Findings {
     let [_, new_pretended] = context.specimen.condvar.expect("it is for these");
     let script = Script {
@@ -233,13 +235,13 @@ fn meeting(context: &Context, new: fn() -> AnyTarget) -> Script {
     }
 }
 
-/// The share of the time in which signals interrupt.
+/// Signals interrupt in the first of `INTERRUPTED` parts of the time.
 const INTERRUPTED: u32 = 3;
 /// For how long a signal holds a thread up.
 const LINGER: u64 = 100;
 
-/// Signals interrupt sleeps at first. A signal makes a sleeper look again, which mends a lost
-/// wake-up. So later there are none.
+/// At first signals interrupt sleeps. Later there are none, because a signal makes a sleeper look
+/// again, which hides a lost wake-up.
 fn run_nudged(context: &Context, script: Script) -> Findings {
     let mut nudges = Nudges::start(context.orders.seed, LINGER, 0);
     let quiet_from = Instant::now() + context.orders.duration / INTERRUPTED;
@@ -258,7 +260,7 @@ fn run(context: &Context, script: Script) -> Findings {
     run_while(context, script, |_| true)
 }
 
-/// Plays until the time is over, and `meanwhile` says that enough has happened.
+/// Plays until the time is over and `meanwhile` says that enough has happened.
 fn run_while(
     context: &Context,
     script: Script,
@@ -355,10 +357,10 @@ struct Stage {
     script: Script,
     current: Mutex<Arc<Game>>,
     barrier: Barrier,
-    /// There is no further play.
+    /// Whether the last play has ended.
     over: AtomicBool,
     plays: AtomicU64,
-    /// Sections in plays that have ended.
+    /// The number of sections in plays that have ended.
     sections: AtomicU64,
     counts: [AtomicU64; Count::ALL.len()],
     /// The first violation.
@@ -418,8 +420,8 @@ impl Stage {
             let _ = self.broken.set((Property::Exclusion, what));
         }
         if game.target.is_at_rest() {
-            // Debug builds remember which thread holds the lock at an address, and the next play's
-            // may have the same.
+            // Debug builds remember which thread holds the lock at an address, and the lock of the
+            // next play may have the same address.
             // SAFETY: taken by `is_at_rest`.
             unsafe { game.target.lock().unlock() };
         } else {
@@ -428,7 +430,7 @@ impl Stage {
         }
     }
 
-    /// Judges a play that does not end.
+    /// Judges a play in which threads hang.
     fn judge_hang(&self) {
         if let Err(what) = self.game().state.no_violation() {
             let _ = self.broken.set((Property::Exclusion, what));

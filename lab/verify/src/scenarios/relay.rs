@@ -1,8 +1,8 @@
-//! Two threads, and what one of them waits for comes just when it falls asleep or gives up: the
-//! release of a lock, or a notification.
+//! A lock is released, or a notification sent, just when the only waiter falls asleep or gives up.
 //!
-//! With many threads the next release mends a lost wake-up, and hides it. Here there is no other
-//! thread: the next round begins only when the waiter has had what it waits for.
+//! With many threads the next release wakes a waiter whose wake-up was lost, and so hides the
+//! defect. Here there are only two threads: the next round begins only when the waiter has got what
+//! it waits for.
 //!
 //! ```text
 //!   call(round, limit) -> next(round) -> spin_until(moment) ... end(round) -> await_end(round)
@@ -27,19 +27,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::Duration;
 
-/// How far the release or the notification is from the moment that is meant, in nanoseconds.
+/// How much earlier or later than the chosen moment the release or the notification may come, in
+/// nanoseconds.
 const EARLY: u64 = 3_000;
 const LATE: u64 = 6_000;
-/// The number of looks after which a thread sleeps between looks.
+/// How often a thread looks before it sleeps between looks.
 const PATIENT_LOOKS: u32 = 2_000;
 
-/// What sets the two scenarios apart.
+/// How the two scenarios differ.
 #[derive(Clone, Copy)]
 struct Kind {
     new: fn() -> AnyTarget,
-    /// When waiters change their way of waiting, in nanoseconds; time limits are among these.
+    /// When waiters change their way of waiting, in nanoseconds. Time limits are chosen from these,
+    /// too.
     moments: &'static [u64],
-    /// Rounds after which a defect has shown that shows in one of some hundred rounds.
+    /// The least number of rounds: enough for a defect that shows in one of some hundred rounds.
     enough: u64,
     /// How often the threads are held up inside algorithms, on the pretended machine.
     held_up: Preemption,
@@ -48,8 +50,8 @@ struct Kind {
     reached: fn(&Relay, &Events) -> bool,
 }
 
-/// The release of a lock. Spinners fall asleep, time limits and quanta end, and so does the sleep
-/// of a waiter that is alone.
+/// Releases a lock. At the moments spinners fall asleep, time limits and quanta end, and a lone
+/// waiter ends its sleep.
 pub(super) fn of_lock(context: &Context) -> Findings {
     let kind = Kind {
         new: context.specimen.new,
@@ -63,8 +65,8 @@ pub(super) fn of_lock(context: &Context) -> Findings {
     run(context, kind)
 }
 
-/// A notification. Waiters spin for 50 us. Most moments are early: on a busy machine the two
-/// threads do not run at the same time for long, and only what they do together counts.
+/// Sends a notification. Waiters spin for 50 us. Most moments are early: on a busy machine the two
+/// threads run at the same time only for short times, and a round tests something only if they do.
 pub(super) fn of_condvar(context: &Context) -> Findings {
     let [new, _] = context.specimen.condvar.expect("it is for these");
     let kind = Kind {
@@ -98,7 +100,7 @@ fn run(context: &Context, kind: Kind) -> Findings {
     });
     let orders = Orders {
         threads: 2,
-        // Each on a CPU of its own, if there are two.
+        // Each thread has its own CPU if there are two.
         pinned: true,
         ..context.orders.clone()
     };
@@ -111,7 +113,7 @@ fn run(context: &Context, kind: Kind) -> Findings {
         }
     };
     let reached = || (kind.reached)(&relay, &events);
-    // On a busy machine the two seldom run at the same time: few rounds fit into the time.
+    // On a busy machine the threads seldom run at the same time, so few rounds fit into the time.
     let enough = |_: &_| reached() && relay.rounds.load(Relaxed) >= kind.enough;
     let findings = crew::run(&orders, body, enough);
     let counts = [&relay.rounds, &relay.timeouts, &relay.hasty];
@@ -134,18 +136,18 @@ fn run(context: &Context, kind: Kind) -> Findings {
 
 struct Relay {
     stage: Stage,
-    /// Whether there is a token. With the lock.
+    /// Whether there is a token. Protected by the lock.
     token: AtomicBool,
-    /// How many steps have been taken. A round has three: it is called, begun and ended.
+    /// How many steps have been taken. A round has three steps: it is called, begun and ended.
     step: AtomicU64,
     /// The time limit of the round, in nanoseconds; 0 = none.
     limit: AtomicU64,
     /// When the waiter has begun the round.
     begun_at: AtomicU64,
-    /// Rounds that have ended.
+    /// The number of rounds that have ended.
     rounds: AtomicU64,
     timeouts: AtomicU64,
-    /// Timeouts before the time was over.
+    /// The number of timeouts before the time was up.
     hasty: AtomicU64,
 }
 
@@ -153,7 +155,8 @@ struct Relay {
 struct Round {
     number: u64,
     limit: u64,
-    /// When what the waiter waits for is to come, from its beginning of the round on.
+    /// When the lock is to be released or the token given, in nanoseconds after the waiter has
+    /// begun the round.
     after: u64,
 }
 
@@ -180,7 +183,7 @@ impl Relay {
         self.step.store(OVER, Release);
     }
 
-    /// Has the lock when the waiter begins, and releases it when the moment has come.
+    /// Holds the lock when the waiter begins, and releases it at the moment.
     fn hold(&self, worker: &mut Worker, round: Round) {
         worker.with_lock(self.stage.lock(), blocking, |worker| {
             self.stage.state.section(worker.name(), || ());
@@ -189,7 +192,7 @@ impl Relay {
         });
     }
 
-    /// Gives a token when the moment has come.
+    /// Gives a token at the moment.
     fn give(&self, worker: &mut Worker, round: Round) {
         self.call(&round);
         self.spin_until(round.after);
@@ -210,7 +213,7 @@ impl Relay {
         }
     }
 
-    /// Calls the waiter to a round, and returns when it has begun it.
+    /// Calls the waiter to a round, and returns when the waiter has begun the round.
     fn call(&self, round: &Round) {
         self.limit.store(round.limit, Relaxed);
         self.step.store(3 * round.number + 1, Release);
@@ -259,7 +262,7 @@ impl Relay {
         }
     }
 
-    /// Takes the token, unless the time is up before. Then it does not look again.
+    /// Takes the token, unless the time is up. After a timeout it does not look for a token again.
     fn take_until(&self, worker: &mut Worker, deadline: u64) -> bool {
         let mut taken = true;
         let acquire = |lock: &dyn Algorithm| {
@@ -288,7 +291,7 @@ impl Relay {
         self.stage.target.meeting().expect("it has one")
     }
 
-    /// Waits for a step, without any lock. The step that was taken last.
+    /// Waits for a step, without any lock. Returns the step that was taken last.
     fn await_step(&self, step: u64) -> u64 {
         let mut looks = 0;
         loop {

@@ -1,8 +1,8 @@
 //! A storm of real-time signals. Their handlers take locks while the code that they interrupt holds
-//! or waits for others.
+//! other locks or waits for them.
 //!
-//! Each signal has a lock of its own, and its handler can be interrupted by higher signals only. So
-//! locks are taken in ascending order, and no thread ever waits for a lock that it holds.
+//! Each signal has a lock of its own, and only higher signals can interrupt its handler. So locks
+//! are taken in ascending order, and no thread ever waits for a lock that it holds.
 //!
 //! # Invariants
 //!
@@ -23,17 +23,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// Signals, and so the deepest nesting of handlers. One more than a thread has nodes besides that
-/// of the interrupted code.
+/// The number of signals, and so the deepest nesting of handlers: as many as a thread has nodes.
+/// With the interrupted code, that is one wait too many for the nodes.
 const LEVELS: i32 = 4;
-/// Signals under way per thread: more would only queue up and keep threads from ever running.
+/// How many signals are under way per thread. More signals would only queue up and keep the threads
+/// from running.
 const IN_FLIGHT: u64 = 4;
 /// Handlers stay in their sections for a while, so that others queue and further signals come.
 const LINGER: u64 = 300;
 const BURST: Duration = Duration::from_millis(4);
 
 struct Storm {
-    /// One for each signal.
+    /// One level for each signal.
     levels: Vec<Level>,
     deepest: AtomicU64,
 }
@@ -85,7 +86,7 @@ pub(super) fn run(context: &Context) -> Findings {
     );
     let nested = storm.verdict(!findings.left_threads);
     let mut findings = findings.on(&stage.state).with_reach(handled > 0, detail);
-    // The first verdict is that on exclusion.
+    // The first verdict is the one on exclusion.
     let exclusion = &mut findings.verdicts[0].1;
     if exclusion.is_ok() && nested.is_err() {
         *exclusion = nested;
@@ -99,7 +100,8 @@ impl Storm {
         self.levels.iter().map(sections).sum()
     }
 
-    /// Whether the handlers' locks excluded. Handlers that hang have counted too many sections.
+    /// Whether the handlers' locks kept exclusion. If handlers hang, the count of sections is not
+    /// complete, so only violations are judged.
     fn verdict(&self, completed: bool) -> Verdict {
         for level in &self.levels {
             let verdict = match completed {
@@ -118,8 +120,8 @@ struct Sender {
 }
 
 impl Sender {
-    /// For some milliseconds, sends random signals to random threads, but no faster than they are
-    /// handled.
+    /// Sends random signals to random threads for some milliseconds, but no faster than the threads
+    /// handle them.
     fn burst(&mut self, crew: &Crew, threads: usize, storm: &Storm) {
         let end = Instant::now() + BURST;
         while Instant::now() < end && !crew.stopping() {

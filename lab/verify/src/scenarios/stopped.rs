@@ -1,5 +1,6 @@
-//! Threads do not run while they wait: signals stop them for longer than waiters have patience, and
-//! one runs only when nobody else wants its CPU. The others go on in their place.
+//! Threads that do not run while they wait: signals stop them for longer than waiters have
+//! patience, and one thread runs only when no other wants its CPU. The other threads have to go on
+//! without them.
 //!
 //! # Invariants
 //!
@@ -20,8 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const SIGNAL: i32 = 9;
-/// Twice as long as until the second look of a waiter with two ahead. The scenario stops a thread
-/// every few milliseconds: with much longer stops hardly a thread would run.
+/// Twice the time until the second look of a waiter with two others ahead. The scenario stops a
+/// thread every few milliseconds, so with much longer stops hardly any thread would run.
 const STOP: Duration = Duration::from_nanos(2 * 9 * 2 * PATIENCE_NS);
 /// How long a wait may last.
 const GENEROUS: Duration = Duration::from_secs(300);
@@ -55,7 +56,7 @@ pub(super) fn run(context: &Context) -> Findings {
             injector.point();
         }
     };
-    // One that runs when nobody else does waits for as long as the machine is busy.
+    // The thread that runs only when no other does waits for as long as the machine is busy.
     let orders = Orders {
         hang: context.orders.hang.max(GENEROUS),
         longest_wait: context.orders.longest_wait.max(GENEROUS),
@@ -78,7 +79,8 @@ pub(super) fn run(context: &Context) -> Findings {
     findings.on(&stage.state).with_reach(reached, detail)
 }
 
-/// Stops a thread that waits for the lock. Perhaps it has just got it: then the others wait, too.
+/// Stops a thread that waits for the lock. If the thread has just got the lock, the others have to
+/// wait, too.
 extern "C" fn stop(_: i32) {
     signal::keeping_errno(|| {
         if WAITING.get() {
@@ -88,9 +90,11 @@ extern "C" fn stop(_: i32) {
     });
 }
 
-/// The calling thread gets a CPU when nobody else wants it. Where that is refused, it is as others.
+/// From now on the calling thread runs only when no other thread wants its CPU. If the kernel
+/// refuses that, the thread runs as the others do.
 fn run_when_nobody_else_does() {
-    // The kernel's parameter is this number. musl's has more fields, and its function refuses.
+    // The kernel's parameter is a single number. musl's structure has more fields, and musl's
+    // function always fails.
     let (call, none) = (libc::SYS_sched_setscheduler, 0_i32);
     // SAFETY: invariant 2.
     unsafe { libc::syscall(call, 0, libc::SCHED_IDLE, &raw const none) };

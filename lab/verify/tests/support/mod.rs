@@ -1,11 +1,11 @@
-//! Tests in processes of their own: handlers, affinities and sandboxes belong to the process, and
-//! threads that hang cannot be ended otherwise.
+//! Runs tests in processes of their own: handlers, affinities and sandboxes belong to the process,
+//! and threads that hang cannot be ended otherwise.
 //!
 //! # Invariants
 //!
 //! 1. `alarm` has no preconditions.
 
-// Each test program uses a part of this.
+// Each test program uses only a part of this module.
 #![allow(dead_code)]
 
 use kinlock_verify::child::{self, Child, FINE};
@@ -15,11 +15,11 @@ use kinlock_verify::{Preemption, by_name};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// Set in the child process.
+/// The variable that is set in the child process.
 const CHILD: &str = "KINLOCK_TEST_CHILD";
 
-/// Runs the test `name` again, in a process with this value of `GLIBC_TUNABLES`. `None` in that
-/// process.
+/// Runs the test `name` again, in a new process with this value of `GLIBC_TUNABLES`. Returns `None`
+/// in the new process.
 pub fn again(name: &str, tunables: &str) -> Option<Output> {
     if std::env::var_os(CHILD).is_some() {
         return None;
@@ -34,7 +34,7 @@ pub fn again(name: &str, tunables: &str) -> Option<Output> {
     Some(output.expect("a child process can be started"))
 }
 
-/// The name under which the test program knows a test of the module `module_path!()`.
+/// The name by which the test program knows a test; `module` is the test's `module_path!()`.
 pub fn test_name(module: &str, test: &str) -> String {
     match module.split_once("::") {
         Some((_, module)) => format!("{module}::{test}"),
@@ -42,7 +42,7 @@ pub fn test_name(module: &str, test: &str) -> String {
     }
 }
 
-/// Runs `body`, the body of the test `name`, in such a process.
+/// Runs `body`, the body of the test `name`, in a process of its own; see [`again`].
 pub fn in_child(name: &str, tunables: &str, body: impl FnOnce()) {
     match again(name, tunables) {
         None => body(),
@@ -50,18 +50,18 @@ pub fn in_child(name: &str, tunables: &str, body: impl FnOnce()) {
     }
 }
 
-/// A process that takes longer hangs.
+/// A process that takes longer than this counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Between two looks at a child.
+/// The pause between two looks at a child.
 pub const PAUSE: Duration = Duration::from_micros(100);
 
-/// An alarm ends this process if it hangs. A child of it needs one of its own.
+/// Sets an alarm that ends this process if it hangs. A child does not inherit the alarm.
 pub fn end_in_time() {
     // SAFETY: invariant 1.
     unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
 }
 
-/// As [`in_child`], and the process is ended if it hangs.
+/// As [`in_child`], but an alarm ends the process if it hangs.
 pub fn on_its_own(name: &str, body: impl FnOnce()) {
     in_child(name, "", || {
         end_in_time();
@@ -69,7 +69,7 @@ pub fn on_its_own(name: &str, body: impl FnOnce()) {
     });
 }
 
-/// A child of fork, which finds out whether this holds, and is ended if it hangs.
+/// Forks a child that runs `work`, and that an alarm ends if it hangs.
 pub fn fork(work: impl FnOnce() -> bool) -> Child {
     let child = child::fork(|| {
         end_in_time();
@@ -78,23 +78,23 @@ pub fn fork(work: impl FnOnce() -> bool) -> Child {
     child.expect("a child can be forked")
 }
 
-/// What it has found out.
+/// Waits for the child. Returns whether its work returned true.
 pub fn has_held(child: Child) -> bool {
     child.wait(PATIENCE, |_| std::thread::sleep(PAUSE)) == Ok(FINE)
 }
 
-/// Whether this holds in a child.
+/// Whether `work` returns true in a forked child.
 pub fn holds_in_a_fork(work: impl FnOnce() -> bool) -> bool {
     has_held(fork(work))
 }
 
-/// What a process has written.
+/// What a process has written to its standard output and error.
 pub fn text(output: &Output) -> String {
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
     format!("{stdout}{stderr}")
 }
 
-/// A torture of `millis` milliseconds.
+/// The settings for a torture of `millis` milliseconds.
 pub fn settings(millis: u64, threads: &[usize], scenarios: Vec<&'static str>) -> Settings {
     Settings {
         time: Duration::from_millis(millis),
@@ -117,7 +117,7 @@ pub fn torture<S: Tortured>(name: &str, settings: &Settings) -> Report {
     report
 }
 
-/// Tortures it; see [`is_right`].
+/// Tortures the specimen with this name, and asserts that the outcome [`is_right`].
 pub fn judge<S: Tortured>(name: &str, settings: &Settings) {
     let report = torture::<S>(name, settings);
     assert!(is_right::<S>(name, &report), "{name}: {report:#?}");
@@ -125,8 +125,8 @@ pub fn judge<S: Tortured>(name: &str, settings: &Settings) {
 
 /// Whether a sound specimen has passed, or one that is broken on purpose was caught.
 ///
-/// What a scenario reaches in so short a time depends on what else the machine does. That it
-/// reaches what it is for is asked of the longer runs of `ci/torture.sh`.
+/// What a scenario reaches in such a short time depends on what else the machine does. So only the
+/// longer runs of `ci/torture.sh` demand that it reaches the situations that it is meant to reach.
 pub fn is_right<S: Tortured>(name: &str, report: &Report) -> bool {
     let mut failed = report.checks.iter().filter(|check| !check.passed);
     match by_name::<S>(name)[0].defect() {

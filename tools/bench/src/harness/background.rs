@@ -1,4 +1,4 @@
-//! What else goes on while subjects are measured.
+//! Background load while subjects are measured.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -26,7 +26,7 @@ pub enum Background {
 const NICEST: i32 = 19;
 
 impl Background {
-    /// Whether it is a thread that takes the lock.
+    /// Whether the load is a thread that takes the lock.
     pub fn is_thread(self) -> bool {
         self != Self::Busy
     }
@@ -54,8 +54,8 @@ impl Background {
             // SAFETY: invariant 1.
             Self::Nice => unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICEST) == 0 },
             Self::Idle => {
-                // The kernel's parameter is this number. musl's has more fields, and its function
-                // refuses.
+                // The kernel's parameter is a single number. musl's structure has more fields, and
+                // musl's function fails.
                 let (call, none) = (libc::SYS_sched_setscheduler, 0_i32);
                 // SAFETY: invariant 2.
                 unsafe { libc::syscall(call, 0, libc::SCHED_IDLE, &raw const none) == 0 }
@@ -64,7 +64,7 @@ impl Background {
     }
 }
 
-/// The clock of the CPU time of the calling thread, for other threads to read as long as it lives.
+/// The clock of the calling thread's CPU time. Other threads may read it while the thread lives.
 pub fn own_clock() -> Option<libc::clockid_t> {
     let mut clock = 0;
     // SAFETY: invariant 3.
@@ -72,7 +72,7 @@ pub fn own_clock() -> Option<libc::clockid_t> {
     (failed == 0).then_some(clock)
 }
 
-/// What a clock of CPU time shows.
+/// Reads a clock of CPU time.
 pub fn read_clock(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -13,11 +13,11 @@ use kinlock_measure::stats::geometric_mean;
 use super::results::{Report, Shown, names};
 use super::suite::Entry;
 
-/// More rows than this do not fit on a screen: then each workload shows its lowest, its highest and
-/// a middle number of threads.
+/// The most rows that fit on a screen. If there are more, each workload shows only its lowest, its
+/// highest and a middle number of threads.
 const MOST_ROWS: usize = 24;
-/// More subjects than this do not fit side by side: then there is a column for the fastest of the
-/// rest.
+/// The most subjects that fit side by side. If there are more, the fastest of the rest share a
+/// column.
 const MOST_COLUMNS: usize = 12;
 /// A subject with this share of the best throughput counts as fast.
 const FAST: f64 = 0.95;
@@ -29,7 +29,7 @@ pub fn write<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Resul
     S::write_more(report, out)
 }
 
-/// Adds the same to a page, whose boxes have room for all columns.
+/// Adds the overview to a page, whose boxes have room for all columns.
 pub fn page<S: Shown>(report: &Report<S>, page: &mut Page) -> anyhow::Result<()> {
     if cells(report).next().is_some() {
         page.list(sentences(report));
@@ -43,7 +43,7 @@ pub fn page<S: Shown>(report: &Report<S>, page: &mut Page) -> anyhow::Result<()>
     Ok(())
 }
 
-/// What stands over the table.
+/// The caption of the table.
 fn caption<S: Shown>(report: &Report<S>) -> String {
     let rounds = report.extent.rounds_per_cell(report.parameters.plan.rounds);
     format!(
@@ -56,13 +56,13 @@ fn cells<S: Shown>(report: &Report<S>) -> impl Iterator<Item = &[Entry<S>]> {
     report.cells().filter(|cell| S::has_row(report, &cell[0]))
 }
 
-/// CPU time per operation over the least of those that are as fast as any.
+/// CPU time per operation, divided by the least among the fast subjects.
 pub fn cpu_over_least<S: Shown>(own: &Entry<S>, cell: &[Entry<S>]) -> f64 {
     let least = fast(cell.iter()).map(|entry| entry.cpu_ns_per_op.median);
     own.cpu_ns_per_op.median / least.fold(f64::INFINITY, f64::min)
 }
 
-/// Those of `entries` that are as fast as any of them.
+/// The entries that are about as fast as the fastest one.
 pub fn fast<'a, S: Shown>(
     entries: impl Iterator<Item = &'a Entry<S>> + Clone,
 ) -> impl Iterator<Item = &'a Entry<S>> {
@@ -100,7 +100,7 @@ fn rows<S: Shown>(report: &Report<S>) -> Vec<&[Entry<S>]> {
     chosen.collect()
 }
 
-/// The table, without the last of the others' columns if all of them are too wide for a screen.
+/// The table. If it is too wide for a screen, the last columns of the other subjects are left out.
 fn fitting<S: Shown>(report: &Report<S>) -> Table {
     let rows = rows(report);
     let mut names = names(&report.results);
@@ -177,7 +177,7 @@ fn value<S: Shown>(entry: &Entry<S>, cell: &[Entry<S>]) -> String {
     format!("{noisy}{}{best}{remarks}", rate(ops).replace(' ', ""))
 }
 
-/// What the results mean for the first of our subjects that was measured.
+/// Sentences about the results of the first of our subjects that was measured.
 fn sentences<S: Shown>(report: &Report<S>) -> Vec<String> {
     let is_there = |name: &&&str| report.results.iter().any(|entry| entry.lock == **name);
     let Some(&ours) = S::OURS.iter().find(is_there) else {
@@ -195,7 +195,7 @@ fn sentences<S: Shown>(report: &Report<S>) -> Vec<String> {
     }
 }
 
-/// Where our subject stands in a cell.
+/// How our subject compares in a cell.
 struct Standing<'a, S: Shown> {
     own: &'a Entry<S>,
     /// The baseline, or the fastest of the others if ours is the baseline.
@@ -230,12 +230,12 @@ impl<'a, S: Shown> Standing<'a, S> {
         }
     }
 
-    /// The row, as it is called in the table.
+    /// The name of the row in the table.
     fn place(&self) -> String {
         format!("{} {}", self.own.workload, self.own.threads)
     }
 
-    /// As a share of the best throughput.
+    /// Our throughput as a share of the best.
     fn share(&self) -> f64 {
         self.own.ops_per_s.median / self.best.ops_per_s.median
     }

@@ -10,20 +10,20 @@ use kinlock_measure::cpus::pin_to;
 struct Cpu {
     number: usize,
     domain: u16,
-    /// Which hardware thread of its core.
+    /// The number of the hardware thread in its core.
     thread: usize,
 }
 
-/// The CPU of each of `threads` threads, while each has one of its own; empty if they are not
-/// bound, also since the kernel refuses. Binding more threads than CPUs would keep the kernel from
-/// balancing them.
+/// The CPU of each of `threads` threads, if each can have one of its own. Empty if the threads are
+/// not bound: because the kernel refuses, or because there are more threads than CPUs, which the
+/// kernel could then not balance.
 pub fn assign(threads: usize) -> Vec<usize> {
     let mut order = spread(usable_cpus());
     if threads > order.len() {
         return Vec::new();
     }
     order.truncate(threads);
-    // Tried in a thread of its own, which stays bound.
+    // Tried in a separate thread, since the thread stays bound.
     let is_bound = thread::scope(|scope| {
         let tried = || order.iter().all(|&cpu| pin_to(cpu));
         let tried = thread::Builder::new().spawn_scoped(scope, tried);
@@ -50,7 +50,8 @@ fn usable_cpus() -> Vec<Cpu> {
         .collect()
 }
 
-/// Goes round the locality domains, and in each uses every core before a second thread of a core.
+/// Orders CPUs round-robin by locality domain. In each domain every core comes before the second
+/// hardware thread of any core.
 fn spread(mut cpus: Vec<Cpu>) -> Vec<usize> {
     cpus.sort_by_key(|cpu| (cpu.domain, cpu.thread, cpu.number));
     // The first of every domain, then the second of every domain, and so on.

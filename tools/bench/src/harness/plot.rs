@@ -1,6 +1,6 @@
-//! A picture of a suite: one panel per workload. With several numbers of threads it has curves of
-//! throughput; otherwise, or if the suite has no [`CURVES`](Pictured::CURVES), it has a group of
-//! bars of nanoseconds per operation for each cell, longer is slower.
+//! A picture of a suite: one panel per workload. With several numbers of threads a panel has curves
+//! of throughput. Otherwise, or if the suite has no [`CURVES`](Pictured::CURVES), it has a group of
+//! bars for each cell, of nanoseconds per operation: longer is slower.
 
 use kinlock_cli::report::cells::{Cells, Compared, best_first};
 use kinlock_cli::report::plot::bars::{self, Bar};
@@ -16,14 +16,14 @@ const WIDTH: u32 = 1240;
 pub const TITLE_HEIGHT: u32 = 64;
 const HEADING_HEIGHT: u32 = 28;
 const CURVES_HEIGHT: u32 = 460;
-/// Below curves.
+/// Space below curves.
 const GAP: i32 = 20;
-/// Names of bars.
+/// Width of the names of bars.
 const NAMES: i32 = 190;
 
 pub trait Pictured: Shown {
     const PLOT: &'static str;
-    /// What the picture shows, for those who do not see it.
+    /// A description of the picture for readers who do not see it.
     const ABOUT: &'static str =
         "Throughput of each subject over the number of threads, or its time per operation";
     /// Whether the picture has curves over numbers of threads.
@@ -147,8 +147,8 @@ pub fn curves<S: Pictured>(
     names(panel).into_iter().map(curve).collect()
 }
 
-/// The look of a subject, the same in the whole picture; without curves its colour tells ours from
-/// others'.
+/// The look of a subject, which is the same in the whole picture. Without curves, the colour only
+/// tells our subjects from others.
 pub fn look<S: Pictured>(report: &Report<S>, name: &str) -> Look {
     let names = names(&report.results);
     let place = names.iter().position(|other| *other == name).unwrap_or(0);

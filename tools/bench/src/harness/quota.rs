@@ -1,10 +1,10 @@
-//! A run with a limited share of the CPUs, as containers have it.
+//! A run with a limited share of the CPUs, as in a container.
 //!
 //! The command makes a control group, enters it when its busy processes have been started, and
-//! leaves and removes it in the end. So the locks find the limit as they find a container's.
+//! leaves and removes it at the end. So the locks see the limit as they see a container's.
 //!
-//! In version 2 a group that has members can have no limited groups below, so the new group stands
-//! beside that of the process, with the root's exception. In version 1 it stands below.
+//! In version 2 a group that has members cannot have limited groups below it. So the new group is a
+//! sibling of the process's group, unless that is the root. In version 1 it is a child.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ use super::suite::cpus;
 
 /// The kernel's usual period, in microseconds.
 const PERIOD: usize = 100_000;
-/// What the groups are called, before the number of the process that made them.
+/// The prefix of the groups' names. The number of the process that made the group follows.
 const NAME: &str = "kinlock-quota-";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ enum Version {
     Two,
 }
 
-/// Where this process is among the groups that limit CPU time.
+/// The place of this process in the hierarchy of groups that limit CPU time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     version: Version,
@@ -37,8 +37,8 @@ struct Place {
 }
 
 impl Place {
-    /// The lines are `0::/path` in version 2, and `3:cpu,cpuacct:/path` in version 1. Where both
-    /// are mounted, the controller of the CPUs belongs to version 1.
+    /// Parses lines, which are `0::/path` in version 2, and `3:cpu,cpuacct:/path` in version 1. If
+    /// both are mounted, the CPU controller belongs to version 1.
     fn among(lines: &str) -> Option<Self> {
         let fields = |line: &'_ str| -> Option<(String, String)> {
             let mut fields = line.splitn(3, ':').skip(1).map(str::to_owned);
@@ -58,14 +58,14 @@ impl Place {
     }
 }
 
-/// A group that this process leaves in the end, and that is removed then.
+/// A group that this process leaves and removes at the end.
 pub struct Group {
     path: PathBuf,
-    /// Where the process was before.
+    /// The group in which the process was before.
     outside: PathBuf,
-    /// Where the controller was switched on for it.
+    /// The file in which the controller was switched on for this group, if it was off.
     switched_on: Option<PathBuf>,
-    /// A process that stays outside: systemd removes a scope without processes.
+    /// A process that stays in the old group: systemd removes a scope without processes.
     keeper: Option<Child>,
 }
 
@@ -119,12 +119,13 @@ impl Group {
         write(&self.path.join(name), value)
     }
 
-    /// Makes this process its member.
+    /// Makes this process a member of the group.
     ///
     /// # Errors
     /// If the kernel refuses.
     pub fn enter(&mut self) -> anyhow::Result<()> {
-        // It ends with this process, since then its input ends, and heeds no signal of a terminal.
+        // The keeper ends with this process, whose end closes its input. Signals of the terminal do
+        // not reach it.
         let mut keeper = Command::new("cat");
         keeper.stdin(Stdio::piped()).stdout(Stdio::null());
         self.keeper = keeper.process_group(0).spawn().ok();
@@ -139,7 +140,7 @@ impl Drop for Group {
             drop(keeper.stdin.take());
             let _ = keeper.wait();
         }
-        // The kernel may take a moment to note that it is empty.
+        // The kernel may take a moment to notice that the group is empty.
         let begin = Instant::now();
         while fs::remove_dir(&self.path).is_err_and(|error| error.kind() != ErrorKind::NotFound)
             && begin.elapsed() < Duration::from_secs(2)
@@ -156,7 +157,8 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
-/// Lets groups below this one limit CPU time. Returns the file, if that was not so before.
+/// Lets groups below this one limit CPU time. Returns the file that was changed, if they could not
+/// before.
 fn switch_on(above: &Path) -> anyhow::Result<Option<PathBuf>> {
     let control = above.join("cgroup.subtree_control");
     let on = fs::read_to_string(&control).with_context(|| control.display().to_string())?;
@@ -209,7 +211,7 @@ mod tests {
         }
     }
 
-    /// In version 2 it stands beside the own group, or below the root.
+    /// In version 2 the group is a sibling of the process's own group, or a child of the root.
     #[test]
     fn a_group_of_version_two_is_made_and_removed() {
         let folder = tempfile::tempdir().unwrap();
@@ -231,7 +233,7 @@ mod tests {
                 assert_eq!(fs::read_to_string(&control).unwrap(), then);
                 let max = above.join(&name).join("cpu.max");
                 assert_eq!(fs::read_to_string(&max).unwrap(), "150000 100000");
-                // In a real group its files go with it.
+                // The files of a real group disappear with it.
                 fs::remove_file(max).unwrap();
                 drop(group);
                 assert!(!above.join(&name).exists());

@@ -1,4 +1,4 @@
-//! What came out of a run. Field names of its JSON are a contract: add, never rename.
+//! The results of a run. Field names of their JSON are a contract: add, never rename.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,15 +15,15 @@ use super::suite::{Entry, Plan, Suite, Unavailable, cpus};
 
 /// How the results of a suite are shown.
 pub trait Shown: Suite {
-    /// What stands over the names of subjects.
+    /// The heading of the column of subjects.
     const SUBJECTS: &'static str;
-    /// Our subjects, the one that the summary is about first. The first that was measured counts.
+    /// Our subjects in order of preference: the summary is about the first one that was measured.
     const OURS: &'static [&'static str];
 
-    /// The columns of a detailed table, to which `entry` belongs.
+    /// The columns of the detailed table to which `entry` belongs.
     fn columns(report: &Report<Self>, entry: &Entry<Self>) -> Columns<Entry<Self>>;
     fn csv_columns() -> Columns<Entry<Self>>;
-    /// A subject's remarks on itself, as `unfair`.
+    /// Remarks on a subject, such as `unfair`.
     fn remarks(_entry: &Entry<Self>) -> Vec<String> {
         Vec::new()
     }
@@ -31,7 +31,7 @@ pub trait Shown: Suite {
     fn has_row(_report: &Report<Self>, _entry: &Entry<Self>) -> bool {
         true
     }
-    /// Writes what follows these rows.
+    /// Writes what follows the rows of the overview.
     fn write_more(_report: &Report<Self>, _out: &mut dyn Write) -> anyhow::Result<()> {
         Ok(())
     }
@@ -52,14 +52,14 @@ pub struct Report<S: Suite> {
     #[serde(flatten)]
     pub facts: BTreeMap<&'static str, String>,
     pub command: Vec<String>,
-    /// What the command line left open.
+    /// How things were measured, including what the command line left open.
     pub parameters: Parameters<S>,
     pub extent: Extent,
     /// What to keep in mind when reading the results.
     pub warnings: Vec<String>,
     /// What this build or machine lacks.
     pub unavailable: Vec<Unavailable>,
-    /// What all results together say.
+    /// A summary of all results.
     #[serde(flatten)]
     pub summary: BTreeMap<&'static str, Value>,
     /// One entry per subject, workload and number of threads.
@@ -128,7 +128,7 @@ impl<S: Suite> Report<S> {
         }
     }
 
-    /// The machine, what else is known about it, and how busy it was kept.
+    /// The machine, further facts about it, and the background load.
     pub fn where_measured(&self, between: &str) -> String {
         let facts = self.facts.iter();
         let facts = facts.map(|(name, value)| format!("{between}{name} sequences: {value}"));

@@ -25,13 +25,14 @@ pub struct Common<S: Pictured> {
     /// Workloads to run, separated by commas [default: all]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = named::<S::Workload>)]
     pub workload: Vec<S::Workload>,
-    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..16, or `sweep`
-    /// for 1,2,4,16,64,256; some workloads have their own [default: 1, 2, the number of CPUs, four
-    /// times as many; for invalidation 1,2,16,64; for grid-core 2,16,64; for grid-wide 2,4,16]
+    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, such as 1,2,8 or 1..16, or
+    /// `sweep` for 1,2,4,16,64,256; some workloads have their own [default: 1, 2, the number of
+    /// CPUs, four times as many; for invalidation 1,2,16,64; for grid-core 2,16,64; for grid-wide
+    /// 2,4,16]
     #[arg(long, value_name = "LIST")]
     threads: Option<ThreadCounts>,
-    /// Length of a timed slice, of which each round has one per subject, in seconds [default: at
-    /// most 0.5, less if the run would take more than about 35 s]
+    /// Length of a timed slice in seconds; each round has one slice per subject [default: at most
+    /// 0.5, less if the run would take more than about 35 s]
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Rounds per cell
@@ -47,7 +48,7 @@ pub struct Common<S: Pictured> {
     seed: u64,
     #[command(flatten)]
     destinations: Destinations<Report<S>>,
-    /// N other busy processes run meanwhile, at most 1024
+    /// Run N CPU-bound processes as background load, at most 1024
     #[arg(
         long,
         value_name = "N",
@@ -55,9 +56,9 @@ pub struct Common<S: Pictured> {
         value_parser = RangedU64ValueParser::<usize>::new().range(..=1024),
     )]
     hogs: usize,
-    /// The run may use PERCENT of the CPUs' time that it could use, 1 to 100: it is in a control
-    /// group with a limit meanwhile, as containers are. Other busy processes stay outside. Slices
-    /// are at least 0.5 s, without --seconds
+    /// Limit the run to PERCENT of the CPU time that it could use, 1 to 100, by a control group as
+    /// containers have. The processes of --hogs stay outside. Slices are at least 0.5 s, without
+    /// --seconds
     #[arg(
         long,
         value_name = "PERCENT",
@@ -122,12 +123,12 @@ impl<S: Pictured> Common<S> {
         });
         let mut rounds = Rounds::of(cells.len() * plan.rounds);
         let prepared = suite.prepare(&plan);
-        // The error may come from the interruption.
+        // After an interruption, an error may be its consequence.
         if rounds.go_on() {
             prepared?;
         }
         let hogs = Hogs::start(plan.hogs)?;
-        // After busy processes, which stay outside.
+        // Entered after busy processes were started, which stay outside.
         limited.iter_mut().try_for_each(Group::enter)?;
         let mut order_rng = Random::stream(plan.seed, u64::MAX);
         let mut results = Vec::new();
@@ -155,7 +156,7 @@ impl<S: Pictured> Common<S> {
             results.extend(Entry::of_cell(&suite, workload, threads, &cell));
         }
         bar.finish_and_clear();
-        // Before anything that the report measures.
+        // Ended before the report measures anything.
         let disturbed = hogs.end();
         drop(limited);
         let (extent, verdict) = (rounds.extent(), suite.verdict());
@@ -168,7 +169,7 @@ impl<S: Pictured> Common<S> {
                 outputs.write(&report)
             }
         };
-        // Also where that failed.
+        // Said even if the report could not be written.
         if let Some(what) = extent.interruption() {
             let nothing = extent.rounds_done == 0;
             let rest = if nothing { ": nothing to report" } else { "" };

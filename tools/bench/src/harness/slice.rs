@@ -19,27 +19,27 @@ use super::team::Team;
 pub enum Part {
     /// The warm-up: operations do not count.
     WarmUp,
-    /// Counts.
+    /// Operations count.
     Recorded,
     /// The members finish their operation and return.
     Over,
 }
 
-/// What the members of a team see of a slice.
+/// A slice, as the members of a team see it.
 pub struct Slice<'a> {
     team: &'a Team,
     part: CachePadded<AtomicU8>,
-    /// Members that have prepared themselves.
+    /// The number of members that have prepared themselves.
     ready: AtomicUsize,
-    /// Held for writing until all have.
+    /// Held for writing until all members are ready.
     gate: RwLock<()>,
     ops: Box<[CachePadded<AtomicU64>]>,
-    /// The clock of the CPU time of a member in the background; 0: there is none.
+    /// The CPU time clock of a member in the background; 0: there is no such member.
     background_clock: AtomicI32,
 }
 
 impl<'a> Slice<'a> {
-    /// One that has not begun.
+    /// A slice that has not begun.
     fn of(team: &'a Team) -> Self {
         Self {
             team,
@@ -66,8 +66,8 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// What a member does: when it has prepared itself and the others are ready, `turn` again and
-    /// again until the slice is over. Each turn returns how many operations it has done.
+    /// The loop of a member that has prepared itself: waits for the others, and then calls `turn`
+    /// until the slice is over. Each turn returns how many operations it has done.
     #[inline(always)]
     pub fn repeat(&self, member: usize, mut turn: impl FnMut() -> u64) {
         let mut done = 0;
@@ -78,7 +78,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Whether what this member does counts.
+    /// Whether the operations of this member count.
     #[inline(always)]
     pub fn is_measured(&self, member: usize) -> bool {
         member < self.team.measured
@@ -90,7 +90,7 @@ impl<'a> Slice<'a> {
         self.part.load(Relaxed) == part as u8
     }
 
-    /// Publishes how many operations a member has done since the start.
+    /// Publishes the number of operations that a member has done since the start.
     #[inline(always)]
     pub fn count(&self, member: usize, done: u64) {
         // Only this member writes the counter; release keeps it behind the operations that it
@@ -98,13 +98,13 @@ impl<'a> Slice<'a> {
         self.ops[member].store(done, Release);
     }
 
-    /// Of those that are measured.
+    /// The operations of the members that are measured.
     fn ops(&self) -> Vec<u64> {
         let measured = &self.ops[..self.team.measured];
         measured.iter().map(|ops| ops.load(Relaxed)).collect()
     }
 
-    /// CPU time used by all threads of this process but one in the background.
+    /// The CPU time of all threads of this process, except for one in the background.
     fn cpu_time(&self) -> Duration {
         let of_background = match self.background_clock.load(Relaxed) {
             0 => Duration::ZERO,
@@ -114,21 +114,22 @@ impl<'a> Slice<'a> {
         of_process.saturating_sub(of_background)
     }
 
-    /// The same since it was `before`. Two clocks are read one after the other, so a reading can be
-    /// less than an earlier one, if little but the thread in the background has run in between.
+    /// The increase of that CPU time since it was `before`. It is the difference of two clocks that
+    /// are read one after the other, so it may decrease if hardly any other thread than the one in
+    /// the background has run.
     fn cpu_time_since(&self, before: Duration) -> Duration {
         self.cpu_time().saturating_sub(before)
     }
 }
 
-/// What a subject did in a slice, and what else the suite found out.
+/// What a subject did in a slice, with the suite's own results.
 #[derive(Clone, Debug)]
 pub struct Sample<X> {
-    /// Operations of each thread; one number where each operation takes all threads.
+    /// Operations of each thread; a single number if each operation takes all threads.
     pub ops: Vec<u64>,
     /// Length of the recorded part.
     pub elapsed: Duration,
-    /// CPU time of the process in it, but for a thread in the background.
+    /// CPU time of the process in the recorded part, without a thread in the background.
     pub cpu: Duration,
     pub extra: X,
 }
@@ -156,14 +157,15 @@ impl<X> Sample<X> {
     }
 }
 
-/// How many seconds before a slice of `seconds` seconds do not count.
+/// The length of the warm-up before a slice of `seconds` seconds.
 pub fn warm_up(seconds: f64) -> f64 {
     (seconds / 10.0).min(0.1)
 }
 
-/// Runs a slice: every member of the team does `work`, called with its index, while `pause` lets
-/// the warm-up and the recorded part pass, which last `warm_up` and `recorded` seconds. Called with
-/// the last part, for no time at all, it wakes members that sleep.
+/// Runs a slice. Every member of the team does `work`, which is called with the member's index.
+/// `pause` waits for the end of the warm-up and of the recorded part, which last `warm_up` and
+/// `recorded` seconds. It is also called for the last part, without a time, to wake members that
+/// sleep.
 ///
 /// # Errors
 /// If the system refuses to start the members.
@@ -188,9 +190,9 @@ pub fn run(
         slice.part.store(Part::Recorded as u8, Relaxed);
         let (begin, cpu, before) = (Instant::now(), slice.cpu_time(), slice.ops());
         pause(Part::Recorded, Duration::from_secs_f64(recorded));
-        // The operations come last at the start, and first here: if this thread loses its CPU
-        // between two readings, it misses some of them, and never counts more than were done in the
-        // time.
+        // Operations are read last at the start, and first here. If this thread loses its CPU
+        // between two readings, it misses some operations, but never counts more than were done in
+        // the time.
         let (after, elapsed, cpu) = (slice.ops(), begin.elapsed(), slice.cpu_time_since(cpu));
         drop(over);
         pause(Part::Over, Duration::ZERO);
@@ -204,8 +206,8 @@ pub fn run(
     })
 }
 
-/// Ends a slice, also when its measurement panics or a member cannot be started: the others are
-/// waited for, and would go on forever.
+/// Ends a slice, also when its measurement panics or a member cannot be started: the other members,
+/// which are waited for, would go on forever.
 struct OverOnDrop<'a>(&'a Slice<'a>);
 
 impl Drop for OverOnDrop<'_> {
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// It would hang if the members did not return.
+    /// The test hangs if the members do not return.
     #[test]
     fn a_measurement_that_panics_ends_its_slice() {
         let wait_for_the_end = |slice: &Slice, member| {
@@ -237,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Whatever the two clocks show.
+    /// This holds whatever the two clocks show.
     #[test]
     fn cpu_time_is_never_negative() {
         let team = Team::new(1, Vec::new(), None).unwrap();

@@ -1,5 +1,5 @@
-//! What a suite is, how long its measurements take, and what comes out of a cell. Field names of
-//! its JSON are a contract: add, never rename.
+//! The trait of suites, the length of their measurements, and the results of a cell. Field names of
+//! the JSON are a contract: add, never rename.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ use super::team::Team;
 
 /// A suite: subjects that do the same workloads in different ways.
 pub trait Suite: Sized + 'static {
-    /// `locks`.
+    /// The name: `locks`.
     const NAME: &'static str;
     type Workload: Named;
-    /// What is compared.
+    /// The things that are compared.
     type Subject;
-    /// What a slice gives besides operations and times.
+    /// The results of a slice besides operations and times.
     type Extra;
-    /// What an entry of the report says besides throughput.
+    /// The fields of an entry of the report besides throughput.
     type Detail: Serialize;
 
     fn subjects(&self, workload: Self::Workload, threads: usize) -> Vec<Self::Subject>;
     fn name(subject: &Self::Subject) -> String;
-    /// What the subjects of a workload are compared with.
+    /// The subject with which the others of a workload are compared.
     fn baseline(&self, workload: Self::Workload) -> &'static str;
-    /// The workloads to run, of those that were asked for, if any were.
+    /// The workloads to run: the ones asked for, or the default.
     fn workloads(&self, asked: &[Self::Workload]) -> anyhow::Result<Vec<Self::Workload>> {
         Ok(match asked {
             [] => Self::Workload::all(),
@@ -42,15 +42,15 @@ pub trait Suite: Sized + 'static {
     fn usual_threads() -> ThreadCounts {
         ThreadCounts::for_cpus(cpus())
     }
-    /// The same for a workload that is meant for other numbers of threads.
+    /// The default for a workload that is meant for other numbers of threads.
     fn usual_threads_in(_workload: Self::Workload) -> Option<Vec<usize>> {
         None
     }
-    /// The number of threads of a workload that does not leave it to the user.
+    /// The number of threads of a workload that has a fixed one.
     fn own_threads(_workload: Self::Workload) -> Option<usize> {
         None
     }
-    /// What else goes on meanwhile, if it was asked for.
+    /// The background load, if it was asked for.
     fn background(&self) -> Option<Background> {
         None
     }
@@ -65,28 +65,28 @@ pub trait Suite: Sized + 'static {
         Ok(())
     }
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Self::Extra>>;
-    /// What a round says besides throughput: fields of its JSON.
+    /// The results of a round besides throughput, as fields of its JSON.
     fn round_detail(_own: &Sample<Self::Extra>, _baseline: &Sample<Self::Extra>) -> Value {
         json!({})
     }
-    /// What all rounds of a subject say besides throughput.
+    /// The results of all rounds of a subject besides throughput.
     fn detail(
         &self,
         subject: &Self::Subject,
         own: &[&Sample<Self::Extra>],
         baseline: &[&Sample<Self::Extra>],
     ) -> Self::Detail;
-    /// How it was measured, besides what all suites say: fields of the report's JSON.
+    /// The parameters of this suite only, as fields of the report's JSON.
     fn parameters(&self, _plan: &Plan<Self>) -> Value {
         json!({})
     }
     /// Draws conclusions from all results together.
     fn conclude(&self, _plan: &Plan<Self>, _results: &mut [Entry<Self>]) {}
-    /// What all results together say: fields of the report's JSON.
+    /// A summary of all results, as fields of the report's JSON.
     fn summary(_results: &[Entry<Self>]) -> BTreeMap<&'static str, Value> {
         BTreeMap::new()
     }
-    /// What to keep in mind besides what all suites warn of.
+    /// The warnings of this suite only.
     fn warnings(&self, _plan: &Plan<Self>, _results: &[Entry<Self>]) -> Vec<String> {
         Vec::new()
     }
@@ -109,11 +109,11 @@ pub struct Due<'a, S: Suite> {
     pub workload: S::Workload,
     pub team: &'a Team,
     pub seconds: f64,
-    /// Start of its random numbers: the same for all subjects of a round.
+    /// The seed of its random numbers, which is the same for all subjects of a round.
     pub seed: u64,
 }
 
-/// How things are measured. What the report says of it is serialised.
+/// How things are measured. The fields for the report are serialised.
 #[derive(Serialize)]
 #[serde(bound = "")]
 pub struct Plan<S: Suite> {
@@ -122,25 +122,26 @@ pub struct Plan<S: Suite> {
     /// Numbers of threads.
     #[serde(skip)]
     pub threads: Vec<usize>,
-    /// Whether they were asked for. If not, workloads that are meant for others have those.
+    /// Whether the user chose the numbers of threads. If not, workloads that are meant for other
+    /// numbers use those.
     #[serde(skip)]
     pub same_threads: bool,
     /// Length of the shortest timed slice.
     pub seconds: f64,
-    /// Whether all slices are as long as that.
+    /// Whether all slices have this length.
     #[serde(skip)]
     pub same_seconds: bool,
     pub rounds: usize,
     pub seed: u64,
-    /// Other busy processes meanwhile.
+    /// The number of CPU-bound processes in the background.
     pub hogs: usize,
-    /// What else goes on meanwhile, if it was asked for.
+    /// The background load, if it was asked for.
     pub background: Option<Background>,
     /// The share of the CPUs that the run may use, in percent, if it is limited.
     pub quota_percent: Option<usize>,
 }
 
-/// What a whole run takes unless the length of a slice is given, in seconds.
+/// The length of a whole run in seconds, unless the length of a slice is given.
 const BUDGET: f64 = 35.0;
 
 /// The shortest usual slice with a quota: several of the kernel's periods.
@@ -170,7 +171,8 @@ impl<S: Suite> Plan<S> {
         }
     }
 
-    /// Length of the timed slices of a cell, if the shortest of all are so long.
+    /// The length of the timed slices of a cell, if the shortest ones of the run have the length
+    /// `shortest`.
     pub fn seconds_in(&self, workload: S::Workload, threads: usize, shortest: f64) -> f64 {
         let limited = self.quota_percent.map_or(0.0, |_| LEAST_WITH_QUOTA);
         match self.same_seconds {
@@ -187,7 +189,7 @@ impl<S: Suite> Plan<S> {
         format!("{least}{:.3} s", self.seconds)
     }
 
-    /// What the whole run takes, roughly, with slices of at least `seconds` seconds.
+    /// Roughly how long the whole run takes, with slices of at least `seconds` seconds.
     pub fn expected_seconds(&self, suite: &S, seconds: f64) -> f64 {
         let cells = self.cells(suite).into_iter();
         let each = cells.map(|(w, threads, n)| {
@@ -213,7 +215,7 @@ pub struct Unavailable {
 }
 
 impl Unavailable {
-    /// All that are usual and not there.
+    /// All usual subjects that are unavailable.
     pub fn all<T: Available>() -> Vec<Self> {
         let missing = |one: T| Some((one.name(), one.unavailable()?));
         let usual = T::all().into_iter().filter(|one| one.is_usual());
@@ -229,7 +231,7 @@ impl Unavailable {
 #[serde(bound = "")]
 pub struct Entry<S: Suite> {
     pub suite: &'static str,
-    /// Name of the subject, under the name that all suites use.
+    /// The name of the subject. The field is called `lock` in all suites.
     pub lock: String,
     pub workload: &'static str,
     pub threads: usize,
@@ -239,19 +241,19 @@ pub struct Entry<S: Suite> {
     pub ns_per_op: Summary,
     /// CPU time of the process per operation.
     pub cpu_ns_per_op: Summary,
-    /// Throughput over the baseline's in the same round.
+    /// Throughput divided by the baseline's in the same round.
     pub ratio: Ratio,
-    /// Over the operations of all rounds together.
+    /// The fairness of the operations of all rounds together.
     pub fairness: Fairness,
     /// Whether the rounds disagree on which is faster, by more than 10 %.
     pub noisy: bool,
-    /// What only this suite knows.
+    /// The results of this suite only.
     #[serde(flatten)]
     pub detail: S::Detail,
     pub rounds: Vec<Round>,
 }
 
-/// Compared with the baseline, round by round.
+/// A ratio to the baseline, round by round.
 #[derive(Serialize)]
 pub struct Ratio {
     pub to: String,
@@ -266,13 +268,13 @@ pub struct Round {
     pub place: usize,
     pub seconds: f64,
     pub ops_per_s: f64,
-    /// Over the baseline's throughput in this round.
+    /// Throughput divided by the baseline's in this round.
     pub ratio: f64,
-    /// Operations of each thread; one number where each operation takes all threads.
+    /// Operations of each thread; a single number if each operation takes all threads.
     pub ops_per_thread: Vec<u64>,
     /// CPU time of the process per operation.
     pub cpu_ns_per_op: f64,
-    /// What only this suite knows.
+    /// The results of this suite only.
     #[serde(flatten)]
     detail: Value,
 }

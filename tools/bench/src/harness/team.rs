@@ -1,8 +1,8 @@
-//! The threads that do a slice: each with a CPU of its own where there are enough, and perhaps one
+//! The threads that run a slice: each with a CPU of its own if there are enough, and perhaps one
 //! more in the background.
 //!
-//! Each slice has new threads. One in the background has lowered its priority for good, and would
-//! take seconds to begin with another slice.
+//! Each slice has new threads. A thread in the background cannot raise its priority again, and
+//! would take seconds to begin another slice.
 
 use std::thread::{Builder, Scope};
 
@@ -11,12 +11,12 @@ use kinlock_measure::cpus::pin_to;
 
 use super::background::Background;
 
-/// How many threads there are, and where they run.
+/// The number of threads, and their CPUs.
 pub struct Team {
     /// How many are measured: all but the last one, if that is in the background.
     pub measured: usize,
     cpus: Vec<usize>,
-    /// What the last thread is to make of itself.
+    /// How the last thread lowers its priority, if it does.
     pub background: Option<Background>,
 }
 
@@ -33,7 +33,7 @@ impl Team {
     ) -> anyhow::Result<Self> {
         let background = background.filter(|background| background.is_thread());
         if let Some(background) = background {
-            // Tried in a thread of its own, which stays at a low priority.
+            // Tried in a separate thread, since the thread keeps the low priority.
             let lowered = Builder::new().spawn(move || background.lower());
             let lowered = lowered.context("cannot start a thread")?.join();
             if !lowered.unwrap_or(false) {
@@ -83,7 +83,8 @@ impl Team {
     }
 }
 
-/// A thread that ended by a panic with a lock would leave the others waiting forever.
+/// Aborts the process on a panic: a thread that ends with a lock would leave the others waiting
+/// forever.
 pub struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

@@ -16,8 +16,7 @@ use super::Ids;
 use crate::harness::slice::{self, Part, Sample, Slice};
 use crate::harness::suite::Due;
 
-/// Bursts in a slice, by all threads together; the first ones, a round of all threads, are not
-/// counted.
+/// Bursts in a slice, by all threads together. A first burst of each thread is not counted.
 pub const BURSTS: usize = 20;
 /// Bytes that belong to an ID.
 const AREA: usize = 16 * 1024;
@@ -25,7 +24,7 @@ const AREA: usize = 16 * 1024;
 struct Arena {
     areas: Vec<Area>,
     members: Vec<OnceLock<Thread>>,
-    /// The thread that is to burst; [`NONE`] in between.
+    /// The thread that is due for a burst; [`NONE`] in between.
     next: AtomicUsize,
     nanos: AtomicU64,
 }
@@ -56,12 +55,13 @@ pub fn slice(due: &Due<Ids>, domain: Option<&Domain>, delay: f64) -> anyhow::Res
         while bursts < BURSTS {
             random.shuffle(&mut order);
             for &member in &order {
-                // Before the burst: the CPU time of a part is read at the end of the last one.
+                // The pause comes before the burst, since the CPU time of a part is read at the end
+                // of the last burst.
                 pause(Duration::from_secs_f64(delay));
                 arena.wake(member);
             }
             bursts += size;
-            // The warm-up is one round.
+            // The warm-up is one burst of each thread.
             if part == Part::WarmUp {
                 return;
             }
@@ -81,7 +81,7 @@ impl Arena {
         member.expect("it was ready").unpark();
     }
 
-    /// Has a member burst, and waits until it has.
+    /// Makes a member do a burst, and waits for the end of the burst.
     fn wake(&self, member: usize) {
         self.next.store(member, Release);
         self.unpark(member);
@@ -90,14 +90,14 @@ impl Arena {
         }
     }
 
-    /// What the members of the team do.
+    /// The loop of the members of the team.
     fn wait_and_burst(&self, slice: &Slice, index: usize, domain: Option<&Domain>) {
         let _ = self.members[index].set(current());
         slice.start(index);
         let mut done = 0;
         while !slice.is_in(Part::Over) {
             if self.next.load(Acquire) != index {
-                // Asleep, so that the CPU is free and the thread has to be woken.
+                // The thread sleeps, so that its CPU is free and it has to be woken.
                 park();
                 continue;
             }
@@ -105,7 +105,7 @@ impl Arena {
             match domain.map(|domain| (domain.enter(), domain.momentary_id())) {
                 None => self.burst(index),
                 Some((Ok(lease), _)) => self.burst(lease.id() as usize),
-                // One thread at a time runs here, so that the ID of this moment is as good.
+                // Only one thread at a time runs here, so the current ID is good enough.
                 Some((Err(_), id)) => self.burst(id.unwrap_or(0) as usize),
             }
             let nanos = begin.elapsed().as_nanos() as u64;

@@ -1,5 +1,5 @@
-//! The suite `ids`: what is built on concurrency IDs against locked additions, thread-locals and
-//! crates that do the same in other ways.
+//! The suite `ids`: data structures on concurrency IDs against locked additions, thread-locals and
+//! crates with the same purpose.
 
 mod intermittent;
 mod objects;
@@ -46,7 +46,7 @@ use super::harness::suite::{Due, Entry, Plan, Suite, cpus};
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Between two bursts of intermittent, in seconds
+    /// The time between two bursts of intermittent, in seconds
     #[arg(long, value_name = "S", default_value = "0.01", value_parser = seconds)]
     delay: f64,
     #[command(flatten)]
@@ -63,9 +63,9 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 pub struct Ids {
-    /// How IDs are held: the ways that this machine has, in the order of tables.
+    /// The backends that this machine has, in the order of tables.
     backends: Vec<Backend>,
-    /// Between two bursts of `intermittent`, in seconds.
+    /// The time between two bursts of `intermittent`, in seconds.
     delay: f64,
 }
 

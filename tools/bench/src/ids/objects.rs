@@ -1,4 +1,4 @@
-//! Objects that are kept for a while: what a cache of objects is for, and what an allocator meets.
+//! Objects that are kept for a while: the use case of an object cache, and of an allocator.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -14,7 +14,7 @@ pub type Object = [u64; 8];
 const KEPT: usize = 256;
 /// The most objects that a thread takes, or gives back, at a time.
 const BURST: u32 = 64;
-/// What the queue has room for.
+/// The capacity of the queue.
 const ROOM: usize = 1 << 14;
 
 /// Where objects come from.
@@ -46,7 +46,7 @@ impl Source for ArrayQueue<Box<Object>> {
         object
     }
     fn give(&self, object: Box<Object>) {
-        // A full queue gives it back, and then it is freed.
+        // A full queue returns the object, which is then freed.
         drop(self.push(object));
     }
 }

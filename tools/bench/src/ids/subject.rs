@@ -1,10 +1,10 @@
-//! What is measured of IDs.
+//! The kinds of subjects of the suite `ids`.
 
 use kinlock_ids::{Backend, Domain};
 
 use crate::harness::slice::Slice;
 
-/// The C library's allocator, which is the baseline of objects.
+/// The C library's allocator, the baseline of the workloads with objects.
 pub const MALLOC: &str = "malloc";
 
 pub struct Subject {
@@ -13,9 +13,9 @@ pub struct Subject {
 }
 
 pub enum Kind {
-    /// An operation that is repeated. Makes what the members of a team do, with something fresh.
+    /// An operation that is repeated. Each call makes a new object and the work on it.
     Repeated(Box<dyn Fn() -> Work>),
-    /// Of `intermittent`: whose areas are by the IDs of this domain, or by CPU number.
+    /// For `intermittent`: areas are chosen by the IDs of this domain, or by CPU number.
     Areas(Option<Domain>),
 }
 

@@ -1,4 +1,4 @@
-//! What is measured: one operation each, of ours and of others'.
+//! The subjects: one operation each, on our data structures and on those of others.
 
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
@@ -30,7 +30,7 @@ names! {
         rarely, each on its own CPU";
 }
 
-/// What the others are compared with.
+/// The subject that the others are compared with.
 pub fn baseline(workload: Workload) -> &'static str {
     match workload {
         Workload::Counter | Workload::Lease => LOCKED,
@@ -44,13 +44,13 @@ pub fn baseline(workload: Workload) -> &'static str {
 const LOCKED: &str = "locked-add";
 const ATOMICS: &str = "shared-atomics";
 const MUTEX: &str = "mutex-vec";
-/// The area of one's CPU, without any ID.
+/// The subject that uses the area of the current CPU, without any ID.
 const INDEXED: &str = "cpu-index";
 
-/// Operations between two looks at whether the slice is over.
+/// Operations between two checks whether the slice is over.
 const BATCH: u64 = 64;
 
-/// Threads that each have something of their own.
+/// A subject whose threads each have an object of their own.
 fn local<S: Send + Sync + 'static, L: 'static>(
     name: &str,
     shared: impl Fn() -> S + 'static,
@@ -69,7 +69,7 @@ fn local<S: Send + Sync + 'static, L: 'static>(
     })
 }
 
-/// Threads that share something.
+/// A subject whose threads share an object.
 fn shared<S: Send + Sync + 'static>(
     name: &str,
     shared: impl Fn() -> S + 'static,
@@ -78,7 +78,7 @@ fn shared<S: Send + Sync + 'static>(
     local(name, shared, || (), move |shared, ()| operation(shared))
 }
 
-/// One of ours for each way to hold IDs.
+/// One of our subjects for each backend.
 fn ours<S: Send + Sync + 'static>(
     backends: &[Backend],
     make: impl Fn(&Domain) -> S + Copy + 'static,
@@ -90,7 +90,7 @@ fn ours<S: Send + Sync + 'static>(
     })
 }
 
-/// What is measured under a workload, the baseline first.
+/// The subjects of a workload, the baseline first.
 pub fn of(workload: Workload, backends: &[Backend]) -> Vec<Subject> {
     match workload {
         Workload::Counter => counters(backends),
@@ -140,7 +140,7 @@ fn counters(backends: &[Backend]) -> Vec<Subject> {
     ];
     all.extend(ours(backends, make, |counter| counter.add(1)));
     if backends.contains(&Backend::Lease) {
-        // Adds under a lease that is held for a batch.
+        // This one adds under a lease that is held for a batch.
         all.push(Subject::repeated("kinlock-lease-held", move || {
             let counter = make(&domain(Backend::Lease));
             Box::new(move |slice, member| {

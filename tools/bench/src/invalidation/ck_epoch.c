@@ -10,7 +10,7 @@ __attribute__((constructor)) static void prepare(void) { ck_epoch_init(&epoch); 
 void kinlock_ck_epoch_register(void) {
 	record = ck_epoch_recycle(&epoch, NULL);
 	if (record == NULL) {
-		/* Never freed: others look at it. It is recycled when its thread has ended. */
+		/* Never freed, since other threads look at it. It is recycled when its thread has ended. */
 		void *memory = NULL;
 		if (posix_memalign(&memory, 128, sizeof(ck_epoch_record_t)) != 0)
 			abort();

@@ -1,5 +1,5 @@
-//! Ways to keep a page from being reused before it has been given back: ours, a lock held
-//! meanwhile, a flag per slot.
+//! Ways to keep a page from being reused before it has been given back: ours, a lock that is held
+//! until then, a flag per slot.
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -43,13 +43,13 @@ impl Available for ContenderName {
 }
 
 impl ContenderName {
-    /// Whether it does the work of this workload at all.
+    /// Whether the contender takes part in this workload.
     pub fn does(self, workload: Workload) -> bool {
         match workload {
             Workload::Pages => true,
-            // Without sections there is nothing to begin and end.
+            // The flag has no sections to begin and end.
             Workload::Section => self != Self::BusyFlag,
-            // Where the lock is held there is nothing to ask.
+            // While the lock is held, there is nothing to check.
             Workload::Passed => self != Self::LockHeld,
         }
     }
@@ -64,10 +64,10 @@ pub trait Contender: Protection + Sized {
         self.end(section, std::iter::empty());
     }
 
-    /// Whether what `mark` stands for has been given back: what a reuser asks first.
+    /// Whether the page with this mark has been given back. A reuser asks this first.
     fn passed(&self, mark: &Self::Mark) -> bool;
 
-    /// Our domain, if it is one.
+    /// Our domain, if the contender is one.
     fn domain(&self) -> Option<&Domain> {
         None
     }
@@ -123,7 +123,7 @@ pub struct BusyFlag;
 /// 0: idle.
 const BUSY: u32 = 1;
 const BUSY_WITH_SLEEPERS: u32 = 2;
-/// How often a reuser spins before it sleeps: as often as ours.
+/// How often a reuser spins before it sleeps: as often as with our backends.
 const SPINS: u32 = 64;
 
 impl Protection for BusyFlag {
@@ -133,7 +133,7 @@ impl Protection for BusyFlag {
     fn begin(&self) {}
 
     fn mark(&self, (): &(), busy: &AtomicU32) {
-        // Under the lock, which publishes it.
+        // Relaxed: the lock, which is held, publishes it.
         busy.store(BUSY, Relaxed);
     }
 

@@ -2,11 +2,11 @@
 //! waits for a grace period.
 //!
 //! None of them has a tag that could be waited for. So grace periods are numbered, and a mark is
-//! the number of the next one: it has passed once a grace period has that began after it. A thread
-//! that waits makes one.
+//! the number of the next one: it has passed once a grace period that began after it has ended. A
+//! thread that waits runs a grace period.
 //!
 //! Invariants:
-//! 1. What is retired was just allocated, is retired once, and is not reachable from anywhere else.
+//! 1. A retired object was just allocated, is retired once, and is reachable from nowhere else.
 //! 2. A thread is registered with the C library before it calls anything else there, and until it
 //!    ends.
 
@@ -17,21 +17,21 @@ use kinlock_measure::workloads::pages::Protection;
 
 use super::contenders::Contender;
 
-/// Something with read sections and grace periods.
+/// A scheme with read sections and grace periods.
 pub trait Epochs: Send + Sync + 'static {
     /// A read section.
     type Guard<'a>;
     fn new() -> Self;
     /// Begins a read section; dropping it ends it.
     fn enter(&self) -> Self::Guard<'_>;
-    /// Returns when all read sections have ended that were open.
+    /// Returns when all read sections that were open have ended.
     fn synchronize(&self);
 }
 
 /// [`Epochs`] as a protection.
 pub struct Numbered<E> {
     epochs: E,
-    /// Grace periods begun, and the newest one that has ended.
+    /// The number of grace periods begun, and the number of the newest one that has ended.
     begun: AtomicU64,
     ended: AtomicU64,
 }
@@ -80,7 +80,7 @@ impl<E: Epochs> Contender for Numbered<E> {
     }
 }
 
-/// Waits for a flag that reclamation sets, as `help` makes it go on.
+/// Waits for a flag that reclamation sets. `help` advances reclamation.
 fn wait_for(flag: &AtomicBool, help: impl Fn()) {
     let mut tries = 0;
     while !flag.load(Acquire) {
@@ -119,7 +119,7 @@ impl Epochs for Crossbeam {
 
 pub struct Seize(seize::Collector);
 
-/// Says so when it is reclaimed.
+/// An object that sets a flag when it is reclaimed.
 struct Reclaimed(Arc<AtomicBool>);
 
 impl Drop for Reclaimed {
@@ -143,8 +143,8 @@ impl Epochs for Seize {
     fn synchronize(&self) {
         use seize::Guard;
         let flag = Arc::new(AtomicBool::new(false));
-        // A batch is handed over only if it has an object for each thread in a section. So each
-        // look adds one: else it waits for a moment at which hardly any section is open.
+        // A batch is only reclaimed if it has an object for each thread in a section. So each try
+        // adds one. Otherwise it would wait for a moment at which hardly any section is open.
         wait_for(&flag, || {
             let object = Box::into_raw(Box::new(Reclaimed(Arc::clone(&flag))));
             let guard = self.0.enter();
@@ -196,7 +196,7 @@ macro_rules! c_library {
 
             pub struct $type;
 
-            /// Belongs to its thread.
+            /// A section, which must stay on its thread.
             pub struct Section(PhantomData<*const ()>);
 
             impl Drop for Section {
@@ -269,7 +269,7 @@ mod tests {
                 tell.send(()).unwrap();
             });
             let ended = told.recv_timeout(Duration::from_secs(300));
-            // Those inside leave, so that the waiter ends in any case.
+            // The threads leave their sections, so that the waiter ends in any case.
             over.store(true, Relaxed);
             ended.expect("grace periods end while sections are open");
         });

@@ -53,7 +53,7 @@ pub struct Args {
         value_parser = named::<ContenderName>,
     )]
     backends: Vec<ContenderName>,
-    /// What the others are compared with, where it does the workload
+    /// The backend or rival that the others are compared with, if it does the workload
     #[arg(
         long,
         value_name = "NAME",
@@ -74,15 +74,15 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 pub struct Invalidation {
-    /// The baseline among them.
+    /// All contenders, including the baseline.
     contenders: Vec<ContenderName>,
     baseline: ContenderName,
-    /// Stamps that were lost, also in incomplete rounds: they show a defect just as well.
+    /// Lost stamps, also those of incomplete rounds, which show a defect just as well.
     lost: BTreeMap<&'static str, u64>,
 }
 
 names! {
-    /// What is done with a way to protect pages.
+    /// A workload of the suite `invalidation`.
     Workload, "workload":
     Section = "section", "begin and end a section that covers nothing";
     Passed = "passed", "ask whether a tag has passed that has";
@@ -90,32 +90,32 @@ names! {
         stamps that are verified";
 }
 
-/// What a slice gives.
+/// The suite's own results of a slice.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Stamps that were looked at, and those that were lost.
+    /// Stamps that were checked, and stamps that were lost.
     verified: u64,
     lost: u64,
-    /// What our domain counted.
+    /// The statistics of our domain.
     stats: Option<Stats>,
 }
 
-/// What all rounds of a contender say.
+/// The results of all rounds of a contender.
 #[derive(Serialize)]
 pub struct Detail {
-    /// Stamps that were looked at, in the demonstration.
+    /// Stamps that were checked, in the demonstration.
     verified: u64,
     /// Stamps that were lost: the contender is wrong if there are any.
     lost: u64,
-    /// What our domain counted, over all rounds.
+    /// The statistics of our domain over all rounds.
     sections: Option<Sections>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Sections {
-    /// Waits for what had not passed.
+    /// Waits for tags that had not passed.
     waits: u64,
-    /// Those that slept.
+    /// Waits that slept.
     slow_waits: u64,
     /// The most sections open at a time.
     longest_queue: u64,
@@ -257,7 +257,7 @@ impl Shown for Invalidation {
 
 /// Shards of the demonstration's pool: 16 MiB of slots.
 const SHARDS: usize = 64;
-/// Operations between two looks at whether the slice is over, where an operation takes nanoseconds.
+/// Operations between two checks whether the slice is over, if an operation takes nanoseconds.
 const CHUNK: u64 = 64;
 
 fn measure<C: Contender>(

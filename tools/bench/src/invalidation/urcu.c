@@ -1,4 +1,4 @@
-/* liburcu, the flavour whose readers need no barrier where membarrier is there. */
+/* liburcu, in the flavour whose readers need no barrier if the kernel has membarrier. */
 #include <urcu/urcu-memb.h>
 
 void kinlock_urcu_register(void) { urcu_memb_register_thread(); }

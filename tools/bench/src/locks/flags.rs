@@ -1,4 +1,4 @@
-//! What stands out in the results, and what makes them doubtful.
+//! Flags for results that stand out, and warnings about doubtful ones.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,17 @@ use crate::harness::suite::{Entry, Plan, cpus};
 
 /// The slowest thread did less than this share of the mean: the lock is `unfair`.
 const UNFAIR: f64 = 0.25;
-/// The 99.9 % wait is longer than that of the middle lock of the cell by more than this factor:
-/// the lock has a `long_tail`.
+/// The 99.9 % wait is more than this factor longer than the median over the locks of the cell: the
+/// lock has a `long_tail`.
 const LONG_TAIL: f64 = 10.0;
 /// The rounds disagree on whether the lock is faster or slower than the baseline.
 pub const NOISY: &str = "noisy";
 
 /// How long a cell has to run, in seconds per thread on each CPU, before starved threads can be
-/// told from threads that were not scheduled: some time slices.
+/// told from threads that were not scheduled. This is a few time slices.
 const SECONDS_PER_THREAD: f64 = 0.02;
 
-/// Marks what stands out.
+/// Sets the flags of all entries.
 pub fn raise(results: &mut [Entry<Locks>]) {
     for cell in results.chunk_by_mut(|a, b| (a.workload, a.threads) == (b.workload, b.threads)) {
         let tails = cell.iter().map(|entry| entry.detail.acquire_ns.p999 as f64);
@@ -63,7 +63,7 @@ fn drift() -> Option<String> {
     })
 }
 
-/// What to expect of locks in strict order of arrival.
+/// A warning about locks in strict order of arrival.
 fn strict_order(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
     let mut fifo = suite.locks.clone();
     fifo.retain(|lock| lock.is_strict_fifo());
@@ -83,7 +83,7 @@ fn strict_order(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
     })
 }
 
-/// Which locks that were asked for cannot do all that was asked for.
+/// A warning about locks that cannot run all workloads that were asked for.
 fn without_condvar(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
     let workloads = plan.workloads.iter();
     let workloads = workloads.filter(|&&workload| workloads::own_threads(workload).is_some());
@@ -108,7 +108,7 @@ fn enumerated(names: &[&str]) -> String {
     }
 }
 
-/// Where the run was too short to tell whether a lock is fair.
+/// A warning about cells that were too short to tell whether a lock is fair.
 fn not_judged(plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Option<String> {
     let asked: Vec<_> = left_to_users(plan).collect();
     let asked = results
@@ -123,7 +123,7 @@ fn not_judged(plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Option<String> {
     })
 }
 
-/// The workloads whose numbers of threads are not their own, with those numbers.
+/// The workloads without a fixed number of threads, with their numbers of threads.
 fn left_to_users(plan: &Plan<Locks>) -> impl Iterator<Item = (&'static str, usize)> {
     let workloads = plan.workloads.iter().copied();
     let workloads = workloads.filter(|&workload| workloads::own_threads(workload).is_none());
@@ -133,7 +133,7 @@ fn left_to_users(plan: &Plan<Locks>) -> impl Iterator<Item = (&'static str, usiz
     })
 }
 
-/// Whether the rounds that there are suffice for that.
+/// Whether the rounds are long enough to judge fairness.
 fn can_judge_fairness(entry: &Entry<Locks>) -> bool {
     let needs = match entry.threads {
         1 => 0.0,

@@ -1,4 +1,5 @@
-//! What the grid says: where our lock stands in each cell, and in all cells of a number of threads.
+//! Results of the grid: how our lock compares in each cell, and over all cells of a number of
+//! threads.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,28 +24,29 @@ pub struct Standing {
     pub cell: Cell,
     /// The peer with the most throughput.
     pub peer: String,
-    /// Throughput over that peer's in the same round, median over rounds.
+    /// Throughput divided by that peer's in the same round, median over rounds.
     pub ratio: f64,
     /// The same for every peer.
     pub ratio_to: BTreeMap<String, f64>,
     pub cpu_ns_per_op: f64,
     pub peer_cpu_ns_per_op: f64,
-    /// CPU time per operation over that of the peer.
+    /// CPU time per operation divided by the peer's.
     pub cpu_ratio: f64,
-    /// The same over the least of those within 5 % of the most throughput.
+    /// CPU time per operation divided by the least among locks within 5 % of the highest
+    /// throughput.
     pub cpu_over_least: f64,
     /// The 99 % quantile of the waits.
     pub p99_wait_ns: u64,
     pub peer_p99_wait_ns: u64,
-    /// That over the least of the peers within 5 % of the peer's throughput.
+    /// `p99_wait_ns` divided by the least among peers within 5 % of the peer's throughput.
     pub p99_over_least: f64,
     pub longest_wait_ns: u64,
     pub peer_longest_wait_ns: u64,
-    /// That of parking-lot, if it was measured.
+    /// The longest wait of parking-lot, if it was measured.
     pub parking_lot_longest_wait_ns: Option<u64>,
-    /// Whether it is longer than it may be.
+    /// Whether our longest wait is longer than permitted.
     pub too_long: bool,
-    /// Operations of the slowest thread over the mean.
+    /// Operations of the slowest thread divided by the mean.
     pub min_over_mean: f64,
     pub peer_min_over_mean: f64,
 }
@@ -55,27 +57,27 @@ pub struct Standings {
     pub part: Part,
     pub threads: usize,
     pub lock: String,
-    /// Geometric mean over the cells, of the ratio to each cell's best peer.
+    /// Geometric mean over the cells of the ratio to each cell's best peer.
     pub ratio: f64,
     ratio_to: BTreeMap<String, f64>,
-    /// Geometric mean of the CPU time per operation over that of the best peer.
+    /// Geometric mean of the CPU time per operation divided by the best peer's.
     cpu_ratio: f64,
     /// Cells with more than 1.1 times the CPU time per operation of a lock that is as fast.
     costly_cells: usize,
-    /// Geometric mean of the 99 % waits over the least of the fast peers.
+    /// Geometric mean of the 99 % waits divided by the least among the fast peers.
     p99_ratio: f64,
     too_long_waits: usize,
     least_min_over_mean: f64,
     pub cells: Vec<Standing>,
 }
 
-/// Of which part of the grid an entry is, if it is of the grid.
+/// The part of the grid to which an entry belongs, if it belongs to the grid.
 pub fn part_of(entry: &Entry<Locks>) -> Option<Part> {
     Cell::find(entry.workload).map(Cell::part)
 }
 
-/// How the first of our locks stands on the grid, by part and number of threads; nothing without a
-/// peer.
+/// How the first of our locks compares on the grid, by part and number of threads; nothing without
+/// a peer.
 pub fn standings(results: &[Entry<Locks>]) -> Vec<Standings> {
     let mut by_threads = BTreeMap::<(Part, usize), Vec<Standing>>::new();
     let is_there = |name: &&&str| {
@@ -97,7 +99,7 @@ pub fn standings(results: &[Entry<Locks>]) -> Vec<Standings> {
         .collect()
 }
 
-/// Throughput over another's in the same round, median over rounds.
+/// Throughput divided by another lock's in the same round, median over rounds.
 pub fn throughput_ratio(own: &Entry<Locks>, other: &Entry<Locks>) -> f64 {
     let rounds = own.rounds.iter().zip(&other.rounds);
     Summary::of(rounds.map(|(own, other)| own.ops_per_s / other.ops_per_s)).median
@@ -139,8 +141,9 @@ impl Standing {
     }
 }
 
-/// What a wait may take, whatever others' take, in ns: for each thread a section and its share of a
-/// round (see "Bounds" in `docs/guide/mutex.md`), and time for the system to run them.
+/// The longest permitted wait in ns, however long others' waits are: for each thread a section and
+/// its share of a round (see "Bounds" in `docs/guide/mutex.md`), and time for the system to run the
+/// threads.
 fn bound(threads: usize, section_ns: u32) -> u64 {
     let quantum = config::tuning().quantum.nanos();
     let share = |waiters: u64| (2 * quantum / waiters).max(20_000).min(quantum);
@@ -179,7 +182,7 @@ impl Standings {
     }
 }
 
-/// How many of the worst cells are shown, without `--details`.
+/// How many of the worst cells are shown without `--details`.
 const WORST: usize = 5;
 
 pub fn write(report: &Report<Locks>, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -242,7 +245,7 @@ fn means(all: &[Standings]) -> Table {
         .of(all)
 }
 
-/// The most rows per part and number of threads.
+/// The worst cells, in at most `most` rows per part and number of threads.
 fn worst(all: &[Standings], most: usize) -> Table {
     let cells = all.iter().flat_map(|standings| {
         let worst = standings.worst_first().into_iter().take(most);
@@ -326,13 +329,13 @@ mod tests {
         let all = standings(&results);
         assert_eq!((all.len(), all[0].threads), (1, 2));
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} is not {b}");
-        // 0.8 of std's and 2 times parking-lot's.
+        // 0.8 times the throughput of std, and 2 times that of parking-lot.
         close(all[0].ratio, (0.8f64 * 2.0).sqrt());
         close(all[0].ratio_to["std-mutex"], (0.8f64 * 200.0 / 60.0).sqrt());
         close(all[0].cpu_ratio, (2.0f64 * 0.5).sqrt());
         close(all[0].least_min_over_mean, 0.75);
-        // All waits of a cell are as long as its longest: 90 ms over std's 1 ms, as parking-lot is
-        // not slower; 20 ms over parking-lot's 1 ms, as std is not as fast.
+        // All waits of a cell are as long as its longest one. In the first cell 90 ms are divided
+        // by std's 1 ms, in the second one 20 ms by parking-lot's 1 ms.
         let p99: Vec<_> = all[0]
             .cells
             .iter()
@@ -346,7 +349,7 @@ mod tests {
         // parking-lot is nearly as fast as std for half of its CPU time.
         close(all[0].cells[0].cpu_over_least, 4.0);
         let (costly, too_long) = (all[0].costly_cells, all[0].too_long_waits);
-        // 90 ms are over three times 10 ms and over the bound of 22 ms; 20 ms are not.
+        // 90 ms are above both three times 10 ms and the bound of 22 ms; 20 ms are not.
         assert_eq!((costly, too_long), (1, 1));
         let worst: Vec<_> = all[0].worst_first();
         assert_eq!(worst[0].peer, "std-mutex");

@@ -1,8 +1,8 @@
 //! Threads that meet through one lock and its condition variables: each operation takes all of
 //! them.
 //!
-//! A round has two slices, as for other workloads. In the instrumented one the leader reads a clock
-//! at each meeting: a "wait" is then the time from one meeting to the next.
+//! A round has two slices, as for other workloads. In the instrumented slice the leader reads a
+//! clock at each meeting, and a "wait" is the time from one meeting to the next.
 
 use std::time::Instant;
 
@@ -15,12 +15,12 @@ use super::trace::Step;
 use crate::harness::slice::{Part, Sample, Slice};
 use crate::harness::suite::Due;
 
-/// What the threads of a meeting do. Thread 0 leads.
+/// The work of the threads of a meeting. Thread 0 leads.
 pub trait Meeting: Copy + Send + Sync + 'static {
     type State: Send + 'static;
 
     fn state(self, threads: usize) -> Self::State;
-    /// The leader's part of one meeting; with `stop` the last one, which sends the others home.
+    /// The leader's part of one meeting. `stop`: it is the last one, and ends the others' work.
     fn lead<M: Monitor<Self::State>>(self, monitor: &M, stop: bool);
     /// Another thread's part of meeting number `n`, from 1. `false`: it was the last.
     fn follow<M: Monitor<Self::State>>(self, monitor: &M, n: u64) -> bool;
@@ -41,7 +41,7 @@ where
     W: Meeting,
     M: Monitor<W::State>,
 {
-    // Each slice has its own, since the last meeting sends everybody home.
+    // Each slice has its own state, since the last meeting ends the work of all threads.
     let new = || CachePadded::new(M::new(work.state(due.team.size())));
     let (first, second) = (new(), new());
     let count = |slice: &Slice, index| match index {
@@ -56,7 +56,7 @@ where
         }
     };
     let mut sample = both_slices(due, &count, &watch)?;
-    // Everybody has a part in each operation; the leader counts them.
+    // All threads take part in each operation, so only the leader's count remains.
     sample.ops.truncate(1);
     Ok(sample)
 }

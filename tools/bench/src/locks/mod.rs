@@ -39,12 +39,12 @@ use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable, cpus};
 ///
 /// Every lock runs every workload with every number of threads. In each round all locks run once,
 /// in random order. Throughput is compared with that of the baseline in the same round, so that
-/// drift of the machine cancels. While each thread has a CPU of its own it is bound to that, spread
-/// over the locality domains.
+/// drift of the machine cancels. If each thread can have a CPU of its own, threads are bound to
+/// CPUs, spread over the locality domains.
 ///
 /// A lock has in each round two slices. In the timed slice threads only count their operations. In
 /// the instrumented slice, half as long, they read a clock around every acquisition and note which
-/// thread held the lock before: the acquisition times and the hand-offs come from there, the
+/// thread held the lock before. The acquisition times and the hand-offs come from that slice, the
 /// throughput does not.
 ///
 /// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT end a run early, with a report of its complete
@@ -64,14 +64,14 @@ pub struct Args {
     /// The lock that the others are compared with
     #[arg(long, value_name = "NAME", default_value = "std-mutex", value_parser = named::<LockName>)]
     baseline: LockName,
-    /// For readrandom: an existing LevelDB-format database, not in use meanwhile; it is not changed
-    /// [default: one that is made once, in the user's cache folder]
+    /// For readrandom: an existing LevelDB-format database, which nobody else uses during the run;
+    /// it is not changed [default: one that is made once, in the user's cache folder]
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// For grid, grid-core and grid-wide: a fifth of their cells, always the same
     #[arg(long)]
     quick: bool,
-    /// What else goes on meanwhile; nice and idle show what a waiter that hardly runs does to the
+    /// Background load during the run; nice and idle show how a waiter that hardly runs affects the
     /// others' waits: its own operations, waits and CPU time do not count
     #[arg(long, value_enum, value_name = "KIND")]
     background: Option<Background>,
@@ -79,7 +79,7 @@ pub struct Args {
     common: Common<Locks>,
 }
 
-/// What follows the options in `--help`.
+/// The text after the options in `--help`.
 pub const AFTER_HELP: &str = include_str!("help.txt");
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -94,10 +94,10 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 pub struct Locks {
-    /// The baseline among them.
+    /// All locks, including the baseline.
     locks: Vec<LockName>,
     baseline: LockName,
-    /// Whether to measure locks also where they collapse.
+    /// Whether to measure locks also in cells in which they collapse.
     leaves_none_out: bool,
     /// The database of `readrandom`, if it is not the command's own.
     db: Option<PathBuf>,
@@ -107,7 +107,7 @@ pub struct Locks {
     prepared: Vec<(WorkloadName, Box<dyn Measure>)>,
 }
 
-/// What is compared on the grid unless locks are named.
+/// The locks that are compared on the grid unless the user names some.
 const ON_GRID: [LockName; 5] = [
     LockName::KinlockMutex,
     LockName::StdMutex,
@@ -116,13 +116,13 @@ const ON_GRID: [LockName; 5] = [
     LockName::Usync,
 ];
 
-/// From how many threads per CPU locks in strict order are left out, unless they are asked for. A
-/// hand-off then takes milliseconds for every thread in the queue, and to stop, every thread has to
-/// get the lock once more.
+/// From this number of threads per CPU on, locks in strict order are left out unless they are asked
+/// for. A hand-off then takes milliseconds for every thread in the queue, and every thread has to
+/// get the lock once more before it stops.
 const TOO_MANY: usize = 16;
 
 impl Locks {
-    /// These locks, and all else as usual.
+    /// The suite with these locks, and defaults for everything else.
     fn of(locks: Vec<LockName>, baseline: LockName) -> Self {
         Self {
             locks,
@@ -135,7 +135,7 @@ impl Locks {
         }
     }
 
-    /// Whether a lock is left out because it would take minutes only to stop.
+    /// Whether a lock is left out because stopping its threads would take minutes.
     fn leaves_out(&self, lock: LockName, threads: usize) -> bool {
         let wanted = self.leaves_none_out || lock == self.baseline;
         !wanted && lock.is_strict_fifo() && threads > TOO_MANY * cpus()
@@ -145,7 +145,7 @@ impl Locks {
         self.background.is_some_and(Background::is_thread)
     }
 
-    /// Whether a lock is not one of those of the grid.
+    /// Whether a lock is left out since the workload is of the grid and the lock is not.
     fn is_off_grid(&self, lock: LockName, workload: WorkloadName) -> bool {
         let wanted = self.leaves_none_out || lock == self.baseline;
         !wanted && matches!(workload, WorkloadName::Cell(_)) && !ON_GRID.contains(&lock)
@@ -163,7 +163,7 @@ impl Suite for Locks {
         let mut workloads = asked.to_vec();
         if workloads.is_empty() {
             workloads = WorkloadName::all();
-            // Without another lock that has a condition variable nothing would be compared there.
+            // The workload is left out if no other lock has a condition variable to compare with.
             let mut others = self.locks.iter().filter(|&&lock| lock != self.baseline);
             let comparable = self.baseline.has_condvar() && others.any(|lock| lock.has_condvar());
             let comparable = comparable && !self.has_thread_in_background();
@@ -256,8 +256,8 @@ impl Suite for Locks {
         }
     }
 
-    /// With many threads the locks of the grid differ in what becomes of a thread over many time
-    /// slices. The wide cells have a few thousand operations per second.
+    /// With many threads, locks differ in how they treat a thread over many time slices. And the
+    /// wide cells have only a few thousand operations per second.
     fn least_seconds(workload: WorkloadName, threads: usize) -> f64 {
         match workload {
             WorkloadName::Cell(cell) if threads >= 16 || cell.part() == Part::Wide => 0.5,
@@ -307,12 +307,12 @@ impl Suite for Locks {
 
     fn parameters(&self, plan: &Plan<Self>) -> Value {
         let cells = plan.cells(self).into_iter();
-        // None where threads were not bound.
+        // Empty if threads were not bound.
         let cpus = cells.map(|(_, threads, _)| (threads, placement::assign(threads)));
         json!({
             "instrumented_seconds": plan.seconds / 2.0,
             "warm_up_seconds": slice::warm_up(plan.seconds),
-            // What one iteration of the loop took that stands for work.
+            // The time of one iteration of the loop that stands for work.
             "work_loop_ns": work_loop::ns_per_iteration(),
             "cpus_by_threads": cpus.collect::<BTreeMap<_, _>>(),
         })

@@ -1,6 +1,6 @@
-//! Pictures: one row per workload. At the left throughput over threads, with a band from the
-//! slowest to the fastest round; at the right the tail, since throughput alone rewards unfair
-//! locks. Cells of the [`grid`] have pictures of their own.
+//! Pictures: one row per workload. On the left is throughput over threads, with a band from the
+//! slowest to the fastest round. On the right is the tail of waits, since throughput alone rewards
+//! unfair locks. Cells of the [`grid`] have pictures of their own.
 
 mod grid;
 
@@ -74,7 +74,7 @@ fn rows(report: &Report<Locks>) -> Vec<&[Entry<Locks>]> {
     rows
 }
 
-/// Draws curves of which the largest value shown is at most `most` times the least.
+/// Draws curves, with the values limited to `most` times the least.
 fn draw_curves(
     area: &Area,
     all: &[Curve],

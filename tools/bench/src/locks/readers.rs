@@ -1,7 +1,7 @@
 //! Readers and writers at one reader-writer lock.
 //!
-//! A round has two slices, as for other workloads. In the instrumented one the threads read a clock
-//! around the acquisitions of writers, whose longest wait is what such locks differ in.
+//! A round has two slices, as for other workloads. In the instrumented slice the threads read a
+//! clock around the acquisitions of writers: such locks differ in the longest wait of a writer.
 
 use std::time::Instant;
 
@@ -15,11 +15,11 @@ use super::work_loop::{self, ThinkTime};
 use crate::harness::slice::{Sample, Slice};
 use crate::harness::suite::Due;
 
-/// What an operation does under the lock, and what outside, in nanoseconds.
+/// The work of an operation under the lock, and outside of it, in nanoseconds.
 const SECTION: f64 = 50.0;
 const PRIVATE: f64 = 100.0;
 
-/// One mix: `percent` of a hundred operations read.
+/// A mix in which `percent` of a hundred operations read.
 pub struct Readers {
     percent: u64,
     section: u64,
@@ -51,7 +51,7 @@ impl Measure for Readers {
 }
 
 impl Readers {
-    /// What a thread does in a slice. With `WATCH` it returns how long it waited as a writer.
+    /// The loop of a thread in a slice. With `WATCH` it notes how long it waited as a writer.
     fn run<L: ReadWrite<[u64; 4]>, const WATCH: bool>(
         &self,
         lock: &L,

@@ -1,4 +1,4 @@
-//! What the suite knows about locks besides throughput, and how it is shown.
+//! The results for locks besides throughput, and how they are shown.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -19,21 +19,22 @@ use crate::harness::results::{Report, Shown, names};
 use crate::harness::slice::Sample;
 use crate::harness::suite::{Entry, Ratio};
 
-/// What all rounds of a lock say.
+/// The results of all rounds of a lock.
 #[derive(Serialize)]
 pub struct Detail {
     /// From asking for the lock to having it, over all rounds.
     pub acquire_ns: Acquire,
-    /// The 99.9 % quantile of a round's acquisition times over the baseline's in the same round.
-    /// Both are known within 1 %; of fewer than a thousand acquisitions they are the longest.
+    /// The 99.9 % quantile of a round's acquisition times, divided by the baseline's in the same
+    /// round. Both are known within 1 %. With fewer than a thousand acquisitions they are the
+    /// longest times.
     acquire_p999_ratio: Ratio,
     /// How the lock travelled in the instrumented slices, over all rounds.
     handoffs: Handoffs,
-    /// What our locks counted on their slow paths while the instrumented slices warmed up
+    /// Events that our locks counted on their slow paths in the warm-ups of the instrumented slices
     /// (`warm_up_seconds` each), over all rounds; none for others' locks. Compare them with each
-    /// other, as with `slow_path`: `handoffs` are of other spans.
+    /// other, for example with `slow_path`, but not with `handoffs`, which are from other spans.
     events: BTreeMap<&'static str, u64>,
-    /// What stands out: `unfair`, `long_tail`, `noisy`.
+    /// Flags: `unfair`, `long_tail`, `noisy`.
     pub flags: Vec<&'static str>,
 }
 
@@ -51,13 +52,13 @@ pub fn p999(sample: &Sample<Watched>) -> u64 {
     sample.extra.acquire.value_at_quantile(0.999)
 }
 
-/// That over the baseline's.
+/// That quantile, divided by the baseline's.
 pub fn tail_ratio(own: &Sample<Watched>, baseline: &Sample<Watched>) -> f64 {
     p999(own).max(1) as f64 / p999(baseline).max(1) as f64
 }
 
 impl Detail {
-    /// Of at least one round.
+    /// The results of at least one round.
     pub fn new(own: &[&Sample<Watched>], baseline: &[&Sample<Watched>], to: &str) -> Self {
         let mut sum = Watched::default();
         own.iter().for_each(|sample| sum.add(&sample.extra));
@@ -187,7 +188,7 @@ impl Shown for Locks {
 
     fn paint(heading: &str, text: &str) -> Cell {
         match heading {
-            // An empty coloured cell would still leave its codes in the text.
+            // An empty coloured cell would still have colour codes in the text.
             REMARKS if !text.is_empty() => Cell::new(text).fg(Color::Red),
             Self::SUBJECTS if Self::OURS.contains(&text) => {
                 Cell::new(text).add_attribute(Attribute::Bold)

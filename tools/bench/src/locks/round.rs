@@ -1,10 +1,10 @@
 //! One round of one lock: two slices on the same lock.
 //!
 //! In the *timed* slice the threads only count their operations. In the *instrumented* one they
-//! read a clock around every acquisition and note which thread held the lock before. So what the
-//! instruments cost never shows in the throughput. Our locks count what their slow paths do while
-//! the instrumented slice warms up: some ten nanoseconds an event, which others' locks do not pay,
-//! never show in an acquisition time.
+//! read a clock around every acquisition and note which thread held the lock before. So the cost of
+//! the instruments never shows in the throughput. Our locks count the events of their slow paths
+//! only in the warm-up of the instrumented slice: that takes about ten nanoseconds an event, which
+//! others' locks do not pay, and which must not show in acquisition times.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -22,20 +22,20 @@ use super::trace::{Handoffs, Step, Trace};
 use crate::harness::slice::{self, Part, Sample, Slice};
 use crate::harness::suite::Due;
 
-/// What the instrumented slice gives.
+/// The results of the instrumented slice.
 #[derive(Clone, Debug)]
 pub struct Watched {
     /// From asking for the lock to having it, in ns.
     pub acquire: Histogram<u64>,
     pub handoffs: Handoffs,
-    /// What our locks counted on their slow paths, by name. Empty for others' locks.
+    /// The counts of events on our locks' slow paths, by name. Empty for others' locks.
     pub events: Vec<(&'static str, u64)>,
 }
 
 impl Default for Watched {
     fn default() -> Self {
         Self {
-            // Two significant digits: a histogram per thread stays small, and waits vary more than
+            // Two significant digits keep a histogram per thread small, and waits vary more than
             // that.
             acquire: Histogram::new(2).expect("2 digits are supported"),
             handoffs: Handoffs::default(),
@@ -53,7 +53,8 @@ impl Watched {
         self.handoffs.note(step, ns);
     }
 
-    /// Notes that thread number `index` has just waited so long, if it has and that counts.
+    /// Notes that thread number `index` has just waited for this time, if it has waited and the
+    /// wait counts.
     #[inline]
     pub fn note_in(&mut self, slice: &Slice, index: usize, waited: Option<u64>) {
         let counts = |_: &u64| slice.is_measured(index) && !slice.is_in(Part::WarmUp);
@@ -62,7 +63,7 @@ impl Watched {
         }
     }
 
-    /// Adds what another thread or round saw, but for its events.
+    /// Adds the results of another thread or round, except for its events.
     pub fn add(&mut self, other: &Self) {
         self.acquire
             .add(&other.acquire)
@@ -74,7 +75,7 @@ impl Watched {
 /// One kind of work: every thread repeats `think`, then `section` under the lock.
 pub trait Workload: Send + Sync + Sized + 'static {
     type Shared: Send + 'static;
-    /// What a thread keeps to itself.
+    /// The private state of a thread.
     type Local: 'static;
 
     /// Builds the guarded state.
@@ -90,8 +91,8 @@ pub trait Measure {
     fn round(&mut self, due: &Due<Locks>) -> anyhow::Result<Sample<Watched>>;
 }
 
-/// A workload with its guarded state, which is built at first use and moves from lock to lock: all
-/// of them work on the same memory.
+/// A workload with its guarded state, which is built at first use and moves from lock to lock, so
+/// that all locks work on the same memory.
 pub struct Prepared<W: Workload> {
     work: W,
     shared: Option<W::Shared>,
@@ -131,8 +132,8 @@ fn round<W: Workload, L: Lock<Guarded<W::Shared>>>(
         epoch: Instant::now(),
         domains: (0..team.size()).map(domain).collect(),
     };
-    // Alone, a thread may look rarely whether the slice is over. Among many, an operation can take
-    // milliseconds.
+    // A single thread may check rarely whether the slice is over. With many threads an operation
+    // can take milliseconds.
     let batch = if team.size() == 1 { 64 } else { 1 };
     let count = |slice: &Slice, index| arena.count_operations(slice, index, batch);
     let watch = |slice: &Slice, index| arena.watch_operations(slice, index);
@@ -141,8 +142,9 @@ fn round<W: Workload, L: Lock<Guarded<W::Shared>>>(
     (sample, lock.into_inner().shared)
 }
 
-/// Runs the timed slice of a round, in which each thread does `count`, and the instrumented one, in
-/// which it does `watch`, half as long, unless the round does not count any more.
+/// Runs the timed slice of a round, in which each thread does `count`, and, unless the round no
+/// longer counts, the instrumented slice, which is half as long and in which each thread does
+/// `watch`.
 pub fn both_slices(
     due: &Due<Locks>,
     count: &(dyn Fn(&Slice, usize) + Sync),
@@ -192,7 +194,7 @@ struct Arena<'a, W, L> {
     work: &'a W,
     seed: u64,
     epoch: Instant,
-    /// The domains of the threads, where they are bound to a CPU.
+    /// The domains of the threads, if they are bound to a CPU.
     domains: Box<[Option<u16>]>,
 }
 
@@ -223,7 +225,7 @@ impl<W: Workload, L: Lock<Guarded<W::Shared>>> Arena<'_, W, L> {
                 self.work.section(&mut guarded.shared, &mut local);
                 (now, step)
             });
-            // Looked at again: an acquisition that ends after the slice has waited in it.
+            // Checked after the acquisition: one that ends after the slice has also waited in it.
             if slice.is_measured(index) && !slice.is_in(Part::WarmUp) {
                 watched.note(had.saturating_sub(asked), step);
             }

@@ -1,17 +1,17 @@
-//! Which thread held the lock before: noted by the holders under the lock, counted by each on its
-//! own.
+//! Which thread held the lock before: holders note it under the lock, and each thread keeps its own
+//! counts.
 
 use std::num::NonZeroU32;
 
 use serde::Serialize;
 
-/// Lives beside the guarded value; touched only in the instrumented slice. Two words, so that a
-/// small value, its lock and this share one cache line: a second line would follow the lock from
-/// CPU to CPU and double what a short critical section takes.
+/// Lies next to the guarded value, and is touched only in the instrumented slice. It has two words,
+/// so that a small value, its lock and this share one cache line: a second line would follow the
+/// lock from CPU to CPU and double the time of a short critical section.
 #[derive(Debug, Default)]
 pub struct Trace {
     last: Option<Holder>,
-    /// When the present run of holders from one domain began.
+    /// When the current run of holders from one domain began.
     run_start: u64,
 }
 
@@ -19,7 +19,7 @@ const _: () = assert!(size_of::<Trace>() == 16);
 
 #[derive(Clone, Copy, Debug)]
 struct Holder {
-    /// Above 0, so that no holder is no larger.
+    /// The thread's number plus 1, so that an `Option` takes no more room.
     number: NonZeroU32,
     domain: u16,
 }
@@ -39,14 +39,14 @@ pub struct Handoffs {
     pub longest_local_run_ns: u64,
 }
 
-/// What became of the lock at one acquisition.
+/// How the lock travelled to one acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     First,
     Retaken,
     Local,
     Remote {
-        /// For how long all holders before were from one domain, in ns.
+        /// How long all earlier holders had been from one domain, in ns.
         local_run: u64,
     },
 }
@@ -59,7 +59,7 @@ impl Trace {
         let number = NonZeroU32::MIN.saturating_add(thread as u32);
         let step = match self.last {
             None => Step::First,
-            // A thread that the kernel moved while it held nothing did not pass the lock to anyone.
+            // If the kernel moved the thread between two of its holds, that is no hand-off.
             Some(last) if last.number == number => Step::Retaken,
             Some(last) if last.domain == domain => Step::Local,
             Some(_) => Step::Remote {
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(acquired(1, 0, 120), Step::Local);
         assert_eq!(acquired(2, 1, 150), Step::Remote { local_run: 50 });
         assert_eq!(acquired(1, 0, 160), Step::Remote { local_run: 10 });
-        // Moved to the other domain by the kernel: still no hand-off.
+        // The kernel has moved the thread to another domain: that is no hand-off.
         assert_eq!(acquired(1, 1, 170), Step::Retaken);
         assert_eq!((counts.local, counts.remote, counts.retaken), (1, 2, 2));
         assert_eq!(

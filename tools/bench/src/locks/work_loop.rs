@@ -3,11 +3,11 @@
 //! A clock costs tens of nanoseconds, more than a short critical section. So the loop is a chain of
 //! dependent multiplications, calibrated once per process.
 //!
-//! There is one copy of its code, and it stays in registers. Where it was inlined into the loop of
-//! each lock and passed its state through memory, the same work took 75 ns in one copy and 145 ns
-//! in another, which is more than locks differ by: it depends on whether the CPU renames that
-//! memory. Each call begins with the result of the one before; otherwise a CPU would begin the next
-//! private work while it still does the last.
+//! There is one copy of its code, and its state stays in registers. When it was inlined into the
+//! loop of each lock and passed its state through memory, the same work took 75 ns in one copy and
+//! 145 ns in another, depending on whether the CPU renamed that memory. Locks differ by less. Each
+//! call begins with the result of the previous one; otherwise a CPU would begin the next private
+//! work before it has done the last.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -20,16 +20,16 @@ pub fn iterations(ns: f64) -> u64 {
     ((ns / ns_per_iteration()).round() as u64).max(1)
 }
 
-/// What one iteration takes, in nanoseconds, as measured when first asked.
+/// The time of one iteration in nanoseconds, measured at the first call.
 pub fn ns_per_iteration() -> f64 {
     static CALIBRATED: OnceLock<f64> = OnceLock::new();
     *CALIBRATED.get_or_init(measure_again)
 }
 
-/// What one iteration takes now, in nanoseconds.
+/// The time of one iteration in nanoseconds, measured now.
 pub fn measure_again() -> f64 {
     const ITERATIONS: u64 = 20_000;
-    // The fastest try is the one that nothing interrupted.
+    // The fastest try was not interrupted.
     (0..100)
         .map(|_| {
             let start = Instant::now();
@@ -40,19 +40,19 @@ pub fn measure_again() -> f64 {
         .max(0.01)
 }
 
-/// Works for `iterations`, after everything that has been drawn from `rng` and before anything that
-/// will be.
+/// Works for `iterations`. The work depends on all numbers that were drawn from `rng`, and all
+/// later numbers depend on it.
 pub fn spin(iterations: u64, rng: &mut Random) {
     let end = chain(iterations, rng.next());
     rng.stir(end);
 }
 
-/// Never inlined: there is one copy.
+/// Never inlined, so that there is only one copy.
 #[inline(never)]
 fn chain(iterations: u64, start: u64) -> u64 {
     let mut x = start;
     for _ in 0..iterations {
-        // Several such steps cannot be computed in one.
+        // A step that cannot be combined with the next one.
         x = (x ^ x >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
     x
@@ -74,7 +74,7 @@ impl ThinkTime {
 
     #[inline(always)]
     pub fn pass(&self, rng: &mut Random) {
-        // Numbers have 48 bits. A division would take longer than a multiplication.
+        // Numbers have 48 bits, so this scales one without a division, which would take longer.
         let more = (u128::from(rng.next()) * u128::from(self.mean + 1)) >> 48;
         let iterations = self.mean / 2 + more as u64;
         spin(iterations, rng);

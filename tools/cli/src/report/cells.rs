@@ -1,5 +1,5 @@
-//! Reports in cells. A cell is a workload with a number of threads; it has an entry for everything
-//! that was compared in it.
+//! Reports in cells. A cell is one workload with one number of threads. It has an entry for each
+//! lock, or whatever else was compared.
 
 use std::io::Write;
 
@@ -12,35 +12,35 @@ use super::table::{Columns, Table, wrapped};
 use super::units::{rate, three_digits};
 use super::{Flags, Report};
 
-/// A report in cells. What such reports have in common is [`Report`] for it.
+/// A report in cells. The implementation of [`Report`] below holds for all such reports.
 pub trait Cells: Serialize + Sized + 'static {
     type Entry: Compared;
     const FLAGS: Flags;
-    /// What stands over the names of what is compared.
+    /// The heading of the column of names.
     const NAMES: &'static str = "lock";
 
     /// All entries, cell by cell.
     fn entries(&self) -> &[Self::Entry];
 
-    /// The columns for people of a cell to which `entry` belongs, without the names.
+    /// The columns for people, without the names, of the cell to which `entry` belongs.
     fn columns(&self, entry: &Self::Entry) -> Columns<Self::Entry>;
 
     fn csv_columns() -> Columns<Self::Entry>;
 
     fn page_title(&self) -> String;
 
-    /// What stands over all tables on stdout.
+    /// The heading of all tables on stdout.
     fn heading(&self) -> String;
 
-    /// What stands over all tables in Markdown.
+    /// The heading of all tables in Markdown.
     fn markdown_heading(&self) -> String;
 
-    /// A sentence about a workload, to be shown over its tables.
+    /// A sentence about a workload, shown above its tables.
     fn about(&self, _workload: &str) -> Option<String> {
         None
     }
 
-    /// What stands over the table of a cell.
+    /// The heading of the table of a cell.
     fn title(&self, entry: &Self::Entry) -> String {
         entry.usual().cell()
     }
@@ -60,7 +60,7 @@ pub trait Cells: Serialize + Sized + 'static {
         Ok(())
     }
 
-    /// Adds to a page what all tables together say.
+    /// Adds a summary of all tables to a page.
     fn page_overview(&self, _page: &mut Page) -> anyhow::Result<()> {
         Ok(())
     }
@@ -85,11 +85,11 @@ pub trait Cells: Serialize + Sized + 'static {
 }
 
 pub trait Compared: 'static {
-    /// What all kinds of entries have.
+    /// The fields that all kinds of entries have.
     fn usual(&self) -> Usual<'_>;
 }
 
-/// What all kinds of entries have.
+/// The fields that all kinds of entries have.
 #[derive(Clone, Copy, Debug)]
 pub struct Usual<'a> {
     pub suite: &'static str,
@@ -102,9 +102,9 @@ pub struct Usual<'a> {
     /// Nanoseconds from one operation to the next.
     pub ns_per_op: Summary,
     pub baseline: &'a str,
-    /// Throughput over the baseline's.
+    /// Throughput divided by the baseline's.
     pub ratio: Summary,
-    /// Whether the ratio means nothing.
+    /// Whether the ratio is too noisy to mean anything.
     pub noisy: bool,
     pub fairness: Fairness,
 }
@@ -116,7 +116,7 @@ impl Usual<'_> {
         format!("{}, {} thread{plural}", self.workload, self.threads)
     }
 
-    /// The ratio, marked if it means nothing.
+    /// The ratio, marked if it is noisy.
     pub fn shown_ratio(&self) -> String {
         let mark = if self.noisy { "~" } else { "" };
         format!("{mark}{}", three_digits(self.ratio.median))
@@ -134,7 +134,7 @@ impl<E: Compared> Columns<E> {
         self.add(heading, |e| e.usual().shown_ratio())
     }
 
-    /// For people: from where to where something reached.
+    /// For people: the lowest and the highest value.
     pub fn spread(self, heading: &str, value: impl Fn(Usual) -> Summary + 'static) -> Self {
         self.add(heading, move |e| {
             let Summary { min, max, .. } = value(e.usual());
@@ -195,7 +195,7 @@ fn table<R: Cells>(report: &R, cell: &[R::Entry]) -> Table {
     table
 }
 
-/// A page with more tables than this shows them when the reader asks for them.
+/// A page with more tables than this has them folded.
 const MOST_TABLES: usize = 32;
 
 /// Adds the tables of all cells to a page.

@@ -1,7 +1,6 @@
-//! A report as one page that a browser shows without anything else: no script, no font, no other
-//! file. Tables scroll in boxes of their own, so that the page is as wide as its window. Pictures
-//! are those of `--plot`, drawn by [`plot`] for a white ground; on a dark one their brightness is
-//! inverted.
+//! A report as one page that needs no script, no font and no other file. Tables scroll in boxes of
+//! their own, so that the page is as wide as its window. The pictures are the same as those of
+//! `--plot`. [`plot`] draws them for a white ground; on a dark one their brightness is inverted.
 //!
 //! All text goes through [`escaped`]: names of locks and functions and command lines come from
 //! programs, which may be hostile.
@@ -14,7 +13,7 @@ use super::plot::{self, Area, Drawn};
 use super::table::Table;
 use super::text::{NOT_SHOWN, is_shown};
 
-/// Text that is shown as it is, and is no markup: in an element, or in a quoted attribute.
+/// Text escaped for an element or a quoted attribute, so that none of it acts as markup.
 pub fn escaped(text: &str) -> String {
     let mut markup = String::with_capacity(text.len());
     for c in text.chars() {
@@ -32,7 +31,7 @@ pub fn escaped(text: &str) -> String {
     markup
 }
 
-/// A picture with words for those who do not see it.
+/// A picture with a description for readers who do not see it.
 pub struct Picture {
     pub title: String,
     /// What it shows, and how to read it: its caption.
@@ -58,11 +57,11 @@ impl Picture {
     }
 }
 
-/// A page that is being made, from top to bottom.
+/// A page under construction, from top to bottom.
 pub struct Page {
     title: String,
     body: String,
-    /// Elements that other elements name.
+    /// The number of elements to which other elements refer by ID.
     names: usize,
 }
 
@@ -118,7 +117,7 @@ impl Page {
         self.list(warnings.iter().map(|warning| format!("Note: {warning}")));
     }
 
-    /// Lines that are shown as they stand, unless there are none.
+    /// Preformatted lines, unless there are none.
     pub fn lines(&mut self, text: &str) {
         if !text.trim().is_empty() {
             self.add(format_args!("<pre>{}</pre>", escaped(text.trim_end())));
@@ -152,8 +151,8 @@ impl Page {
         self.add(format_args!("{markup}</tbody></table></div>"));
     }
 
-    /// A picture with its caption: what stands in its file, with a name, and as wide as there is
-    /// room.
+    /// A picture with its caption. It is the SVG of the picture's file, with a name, scaled to the
+    /// width of the page.
     pub fn picture(&mut self, picture: &Picture) {
         self.names += 1;
         let name = format!("picture-{}", self.names);
@@ -162,7 +161,7 @@ impl Page {
         let (element, rest) = svg.split_at(begin);
         let element = element.trim_end_matches('>');
         let (title, about) = (escaped(&picture.title), escaped(&picture.about));
-        // Below this part of its width a picture cannot be read, and scrolls.
+        // Below 70 % of its width a picture cannot be read, so it scrolls instead.
         let least = picture.width * 7 / 10;
         self.add(format_args!(
             "<figure><figcaption id=\"{name}-about\"><b>{title}.</b> {about}</figcaption>\
@@ -175,7 +174,7 @@ impl Page {
         ));
     }
 
-    /// What `more` adds is shown when the reader asks for it.
+    /// Hides what `more` adds until the reader unfolds it.
     pub fn folded(&mut self, summary: &str, more: impl FnOnce(&mut Self)) {
         self.add(format_args!(
             "<details><summary>{}</summary>",
@@ -188,7 +187,7 @@ impl Page {
     /// Writes the page.
     pub fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let title = escaped(&self.title);
-        // The policy: even if a text got through as markup, nothing would run or be fetched.
+        // With this policy nothing runs or is fetched even if a text gets through as markup.
         write!(
             out,
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -296,7 +295,7 @@ mod tests {
         page.picture(&picture.unwrap());
         let text = text(&page);
         assert!(!text.contains("<script"), "{text}");
-        // Twice each: the title, and the picture's title and text.
+        // The title, and the picture's title and text, occur twice each.
         assert_eq!(text.matches(HARMLESS).count(), 2 + 5 + 5 + 2 + 4);
     }
 

@@ -30,7 +30,7 @@ pub fn write_json(report: &impl Serialize, mut out: impl Write) -> anyhow::Resul
 /// What a verb found out; serialized, it is the report for programs.
 pub trait Report: Serialize + Sized + 'static {
     const FLAGS: Flags;
-    /// It contains the command line of the user's program.
+    /// Whether the report contains the command line of the user's program.
     const IS_PRIVATE: bool = false;
 
     /// Writes what people read on stdout.
@@ -46,13 +46,14 @@ pub trait Report: Serialize + Sized + 'static {
     fn csv(&self) -> Table;
 }
 
-/// The help of the flags that are not the same for all reports.
+/// The help of the flags that differ between reports.
 pub struct Flags {
     pub json: &'static str,
     pub csv: &'static str,
 }
 
-/// A report with pictures, or without. What draws a report knows it, and not the other way round.
+/// A report with or without pictures. The code that draws a report depends on the report, and not
+/// the other way round.
 pub trait Pictures: Report {
     /// `--plot`, if there is something to draw.
     const PLOT: Option<Plot<Self>>;
@@ -63,7 +64,7 @@ pub struct Plot<R> {
     pub size: fn(&R) -> (u32, u32),
     /// Draws the picture with that index.
     pub draw: fn(&R, usize, &Area) -> Drawn,
-    /// What it is and how to read it, for those who do not see it: a title and a sentence.
+    /// A title, and a sentence that says how to read the picture, for readers who do not see it.
     pub about: fn(&R) -> [String; 2],
 }
 
@@ -78,14 +79,14 @@ pub struct Destinations<R> {
 }
 
 impl<R: Pictures> Destinations<R> {
-    /// Opens everything, before there is a report. Without a destination on stdout, the tables for
+    /// Opens all destinations before there is a report. If none of them is stdout, the tables for
     /// people go there.
     pub fn open(&self) -> anyhow::Result<Outputs<R>> {
         self.open_for(&["picture"])
     }
 
-    /// The same for pictures of these names. Of several pictures, each one's name goes into the
-    /// name of its file.
+    /// The same for pictures with these names. If there are several, each file name contains the
+    /// name of its picture.
     pub fn open_for(&self, names: &[&str]) -> anyhow::Result<Outputs<R>> {
         let mut outputs = match R::IS_PRIVATE {
             true => Outputs::private(),

@@ -45,7 +45,7 @@ pub const COLOURS: &[RGBColor] = &[
     RGBColor(110, 0, 70),
 ];
 
-/// Texts, and texts that explain rather than tell: both easily read on a white ground.
+/// Colours of plain text and of secondary text: both are easy to read on a white ground.
 const INK: RGBColor = RGBColor(30, 30, 30);
 const QUIET: RGBColor = RGBColor(95, 99, 104);
 /// The lines of a chart's axes.
@@ -73,7 +73,7 @@ pub fn write(
     Ok(())
 }
 
-/// The same as text.
+/// Draws a picture of that width and height on white and returns it as text.
 pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> Drawn) -> anyhow::Result<String> {
     let mut svg = String::new();
     {
@@ -91,7 +91,7 @@ pub fn text(height: u32) -> TextStyle<'static> {
     ("sans-serif", height).into_font().color(&INK)
 }
 
-/// Text that explains rather than tells.
+/// The style of secondary text.
 pub fn quiet_text(height: u32) -> TextStyle<'static> {
     ("sans-serif", height).into_font().color(&QUIET)
 }
@@ -106,7 +106,7 @@ pub fn styled<'a, 'b, 'c, X: Ranged, Y: Ranged>(
         .axis_desc_style(text(14))
 }
 
-/// A line down a picture at `x`, and below it what it stands for.
+/// A vertical line at `x`, with a label below it.
 fn tick(area: &Area, x: i32, [top, bottom]: [i32; 2], label: String) -> Drawn {
     let line = vec![(x, top), (x, bottom)];
     area.draw(&PathElement::new(line, BOLD_LINES.stroke_width(1)))?;

@@ -9,14 +9,14 @@ use comfy_table::{Cell, CellAlignment, TableComponent, presets};
 
 /// Headings and rows of texts.
 pub struct Table {
-    /// The headings; with a line break in them, they have two lines where there is room.
+    /// The headings. One with a line break takes two lines where the form allows it.
     pub headings: Vec<String>,
     /// The rows, each with a text for each heading.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// How many columns of text it takes on stdout, with one between its columns.
+    /// The width on stdout in characters, with one space between columns.
     pub fn width(&self) -> usize {
         let lines = |text: &String| text.lines().map(|line| line.chars().count()).max();
         let columns = (0..self.headings.len()).map(|column| {
@@ -27,13 +27,13 @@ impl Table {
         columns.map(|width| width + 1).sum::<usize>() - 1
     }
 
-    /// For stdout: a rule under the headings, nothing else drawn. The columns `right` are aligned
-    /// at the right.
+    /// For stdout, with a rule under the headings and no other lines. The columns `right` are
+    /// aligned at the right.
     pub fn text(&self, right: Range<usize>) -> comfy_table::Table {
         self.painted(right, |_, text| Cell::new(text))
     }
 
-    /// The same; `paint` makes a cell of a heading and a text below it.
+    /// The same, but `paint` makes each cell, from its heading and its text.
     pub fn painted(
         &self,
         right: Range<usize>,
@@ -54,8 +54,8 @@ impl Table {
         table
     }
 
-    /// What `painted` or `text` made of it, as lines: two spaces between columns where there is
-    /// room, else one.
+    /// The result of `painted` or `text` as lines: with two spaces between columns if that fits,
+    /// else with one.
     pub fn fitted(&self, mut text: comfy_table::Table) -> String {
         let padding = u16::from(self.width() + self.headings.len() <= WIDTH);
         for column in text.column_iter_mut() {
@@ -103,10 +103,10 @@ fn quoted(field: &str) -> Cow<'_, str> {
     }
 }
 
-/// Columns of text for people.
+/// The width of text for people, in characters.
 pub const WIDTH: usize = 110;
 
-/// `text` in lines of at most [`WIDTH`] columns, all but the first after `indent`.
+/// `text` in lines of at most [`WIDTH`] characters. All but the first begin with `indent`.
 pub fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,30 +1,31 @@
 //! Text that other programs chose: names of processes, threads, files and functions. It goes to
-//! terminals, into lines that tools read, and into pages, and must not act there.
+//! terminals, into lines that tools read, and into pages, and must have no effect there.
 
 use std::borrow::Cow;
 
-/// What stands for a character that is not shown.
+/// Replaces a character that is not shown.
 pub const NOT_SHOWN: char = '\u{fffd}';
 
-/// Whether a character is shown. Control characters command a terminal, and end lines; marks of
-/// direction change the order of what follows.
+/// Whether a character is shown. Control characters command a terminal and end lines; direction
+/// marks change the order of what follows.
 pub fn is_shown(c: char) -> bool {
     let is_direction = matches!(c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !c.is_control() && !is_direction && !matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// A name as text in one line. What is no UTF-8 or not [shown](is_shown) is replaced.
+/// A name as text in one line. Bytes that are no UTF-8, and characters that are not
+/// [shown](is_shown), are replaced.
 pub fn name(bytes: &[u8]) -> String {
     replaced(&String::from_utf8_lossy(bytes), is_shown)
 }
 
-/// Several lines in which such names are.
+/// Several lines that contain such names.
 pub fn lines(text: &str) -> String {
     replaced(text, |c| is_shown(c) || c == '\n')
 }
 
-/// JSON of the same meaning. Such characters are in strings only, and may stand there as numbers.
+/// Equivalent JSON in which such characters are escaped: they occur in strings only.
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_kept = |c: char| is_shown(c) || c == '\n';
     match text.chars().all(is_kept) {
@@ -58,7 +59,7 @@ mod tests {
                 b"a\nkinlock: b\r\t\x7f",
                 "a\u{fffd}kinlock: b\u{fffd}\u{fffd}\u{fffd}",
             ),
-            // As one character, and cut within one.
+            // A control character of two bytes, and a character that is cut short.
             (b"\xc2\x9b2J \xd0", "\u{fffd}2J \u{fffd}"),
             (
                 "\u{202e}\u{2028}\u{61c}".as_bytes(),

@@ -1,8 +1,8 @@
 //! Where reports go. A path that cannot be written fails before any work is done.
 //!
-//! Each form of a report is made and written by itself: a failure of one does not affect the
-//! others. A file is written beside its destination and renamed, so that no reader sees half a
-//! report and an earlier report stays until there is a new one.
+//! Each form of a report is made and written by itself: if one fails, the others are still written.
+//! A file is written next to its destination and renamed, so that no reader sees half a report and
+//! an earlier report stays until there is a new one.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -40,7 +40,7 @@ struct Output<R> {
 enum Destination {
     /// A regular file, without symbolic links.
     File(PathBuf),
-    /// A pipe, a terminal, a file that is open already: it is written, never replaced.
+    /// A pipe, a terminal, or a file that is already open: it is written to, never replaced.
     Stream(PathBuf, File),
     Stdout,
 }
@@ -59,7 +59,7 @@ impl<R> Outputs<R> {
         }
     }
 
-    /// For reports that contain the command line of a program, in which passwords may stand: only
+    /// For reports that contain the command line of a program, which may contain passwords: only
     /// the user can read new files.
     pub fn private() -> Self {
         Self {
@@ -79,7 +79,7 @@ impl<R> Outputs<R> {
         path.map_or(Ok(()), add)
     }
 
-    /// Adds `path`, if there is one, for what other users collect: all can read a new file.
+    /// Adds `path`, if there is one, as a file that other users collect: all can read a new one.
     pub fn add_for_all(
         &mut self,
         path: Option<&Path>,
@@ -89,7 +89,7 @@ impl<R> Outputs<R> {
         path.map_or(Ok(()), add)
     }
 
-    /// Adds a file for a picture. Pictures are drawn after all else has been written.
+    /// Adds a file for a picture. Pictures are drawn after everything else has been written.
     pub fn add_picture(
         &mut self,
         path: &Path,
@@ -148,13 +148,13 @@ impl<R> Outputs<R> {
     /// Writes the report everywhere: files before stdout, pictures last. A closed pipe is no error.
     ///
     /// # Errors
-    /// The first one. The other forms have been written nevertheless.
+    /// The first error. The other forms have been written all the same.
     pub fn write(&self, report: &R) -> anyhow::Result<()> {
         let mut outputs: Vec<_> = self.outputs.iter().collect();
         outputs.sort_by_key(|output| (output.is_picture, output.to.rank()));
         let outputs = outputs.into_iter();
         let results = outputs.map(|output| output.write(report));
-        // All of them before the first error is looked at.
+        // Collected first, so that an error does not keep later outputs from being written.
         let results: Vec<_> = results.collect();
         results.into_iter().collect()
     }
@@ -183,7 +183,7 @@ impl<R> Output<R> {
     }
 }
 
-/// Finds out whether `path` can be written, and leaves everything as it was.
+/// Finds out whether `path` can be written, without changing anything.
 fn open(path: &Path) -> io::Result<Destination> {
     match descriptor(path) {
         Some(1) => return Ok(Destination::Stdout),
@@ -198,12 +198,12 @@ fn open(path: &Path) -> io::Result<Destination> {
     }
     Ok(match file.metadata()?.is_file() {
         true => Destination::File(target),
-        // Kept open: a reader of a named pipe would take closing it for the end.
+        // Kept open: closing a named pipe would be the end of the file to its reader.
         false => Destination::Stream(target, file),
     })
 }
 
-/// The number of an open file that `path` names by its words: `-`, `/dev/stderr`, `/dev/fd/3`.
+/// The number of the open file that `path` stands for: `-`, `/dev/stderr`, `/dev/fd/3`.
 pub fn descriptor(path: &Path) -> Option<i32> {
     match path.to_str()? {
         "-" | "/dev/stdout" => Some(1),
@@ -216,7 +216,7 @@ pub fn descriptor(path: &Path) -> Option<i32> {
     }
 }
 
-/// The same open file, with the same place in it.
+/// The same open file, at the same offset.
 fn duplicate(number: i32) -> io::Result<File> {
     if number < 0 {
         return Err(ErrorKind::InvalidInput.into());
@@ -227,7 +227,7 @@ fn duplicate(number: i32) -> io::Result<File> {
 }
 
 impl Destination {
-    /// Its place in the order of writing: a pipe may block, a file does not.
+    /// Its place in the order of writing. Files are first: a pipe may block, a file does not.
     fn rank(&self) -> u8 {
         match self {
             Self::File(_) => 0,
@@ -252,7 +252,7 @@ impl Destination {
     }
 }
 
-/// Replaces a file by a complete one, with the permissions of the old one if there is one.
+/// Replaces a file by a complete new one, which has the permissions of an old one.
 fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     let old = fs::metadata(path).ok();
     let owner = old.as_ref().map(|old| (old.uid(), old.gid()));
@@ -264,7 +264,8 @@ fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
         .tempfile_in(path.parent().unwrap_or(Path::new("/")))?;
     new.as_file().write_all(text)?;
     if let Some((user, group)) = owner {
-        // Only root may give a file away. What others own stays readable for them.
+        // Only root may change the owner. If another user owned the file, it stays readable for
+        // that user.
         let _ = fchown(new.as_file(), Some(user), Some(group));
     }
     if let Some(permissions) = kept {
@@ -274,8 +275,8 @@ fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether no file may be made in the folder, or the one there may not be replaced: it is mounted
-/// by itself, as in containers. The file as it stands may still be written.
+/// Whether the folder may not get a new file, or the file may not be replaced because it is a mount
+/// point, as in containers. The file itself may still be writable.
 fn may_not(error: &io::Error) -> bool {
     let known = [libc::EACCES, libc::EPERM, libc::EROFS, libc::EBUSY];
     error
@@ -283,7 +284,7 @@ fn may_not(error: &io::Error) -> bool {
         .is_some_and(|error| known.contains(&error))
 }
 
-/// Writes a file as it stands. What is in it stays if there is no room for the new text.
+/// Writes a file in place. It keeps its content if there is no room for the new text.
 fn overwrite(path: &Path, text: &[u8]) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     let (keep, length) = (libc::FALLOC_FL_KEEP_SIZE, text.len() as libc::off_t);
@@ -291,7 +292,7 @@ fn overwrite(path: &Path, text: &[u8]) -> io::Result<()> {
     if length > 0 && unsafe { libc::fallocate(file.as_raw_fd(), keep, 0, length) } != 0 {
         let error = io::Error::last_os_error();
         let no_room = [libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
-        // Some file systems cannot say.
+        // Some file systems cannot allocate in advance; for those this is no error.
         if error
             .raw_os_error()
             .is_some_and(|error| no_room.contains(&error))
@@ -379,9 +380,9 @@ mod tests {
         assert_eq!(mode & 0o077, 0);
     }
 
-    /// What a file on a full file system has after a report that is longer than it, where `spoil`
-    /// has made that file one that cannot be replaced, or nothing. `None` if there are no
-    /// namespaces in which to mount a file system.
+    /// The content of a file on a full file system after a longer report could not be written to
+    /// it. The command `spoil` may make the file one that cannot be replaced. `None` if there are
+    /// no namespaces in which to mount a file system.
     fn after_a_full_disk(spoil: &str) -> Option<String> {
         const NAME: &str = "FULL_DISK_OF_A_TEST";
         let script = format!(
@@ -411,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_leaves_the_earlier_report() {
-        // In a folder in which files may be made, and as a file that is mounted by itself.
+        // In a folder that may get new files, and as a file that is a mount point.
         for spoil in ["true", "mount --bind folder/report folder/report"] {
             match after_a_full_disk(spoil) {
                 Some(left) => assert!(left == "before", "{spoil}"),
@@ -434,7 +435,7 @@ mod tests {
         assert_eq!(may_not, [true, true, true, false]);
     }
 
-    /// A mask is of the whole process, so it is a child that has another one.
+    /// The file mode mask belongs to the whole process, so a child sets another one.
     #[test]
     fn what_others_collect_can_be_read_by_all() {
         const NAME: &str = "KINLOCK_TEST_FOLDER";

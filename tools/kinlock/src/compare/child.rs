@@ -6,8 +6,8 @@
 //!    which all zeros is a valid value.
 //! 2. Between fork and exec only mere system calls are made, with numbers.
 //!
-//! Only this module waits for the child, and only after the last signal to it: until then its
-//! number is its own.
+//! Only this module waits for the child, and only after the last signal to it: until then the
+//! kernel cannot give its number to another process.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -31,27 +31,28 @@ use crate::inherited;
 use crate::run::program::{CANNOT_RUN, Program};
 use crate::run::variables::Variable;
 
-/// How often a wait looks for a signal.
+/// The interval at which a wait checks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a program may take to heed SIGTERM.
+/// How long a program may take to end after SIGTERM before it gets SIGKILL.
 const MERCY: Duration = Duration::from_secs(1);
 
-/// A run that has ended by itself.
+/// A run that no signal to this command has ended.
 pub struct Run {
     pub status: ExitStatus,
     pub usage: Usage,
     pub output: Output,
-    /// It was ended because it would have waited for the terminal.
+    /// Whether it was killed because it would have waited for the terminal.
     pub needs_terminal: bool,
 }
 
-/// What a run took.
+/// The resources that a run used.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Usage {
     pub wall_s: f64,
     pub user_s: f64,
     pub system_s: f64,
-    /// Peak memory; unknown if it is not above that of this command, from which the kernel counts.
+    /// Peak memory. Unknown if this command's peak is as high, since the kernel's count begins with
+    /// that.
     pub peak_kib: Option<u64>,
     /// Context switches because a thread waited, and because another was due.
     pub voluntary_switches: u64,
@@ -69,7 +70,8 @@ impl Usage {
 }
 
 impl Run {
-    /// Itself, unless it failed; `what` ran, in that place of the session.
+    /// Returns the run, or an error if it failed. The message names what ran, and at which place of
+    /// the session.
     pub fn succeeded(mut self, what: &str, place: &str) -> Result<Self, Failure> {
         match self.status.success() {
             true => Ok(self),
@@ -99,7 +101,7 @@ pub struct Output(File);
 impl Output {
     pub fn text(&mut self) -> String {
         let mut bytes = Vec::new();
-        // What cannot be read was not printed.
+        // Output that cannot be read counts as not printed.
         let _ = self
             .0
             .rewind()
@@ -142,7 +144,7 @@ pub fn run(
     let mut command = program.command();
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     let input = match input {
-        // Opened for each run, so that each begins at its beginning.
+        // Opened anew, so that each run reads the file from its beginning.
         Some(path) => self::input(path)?.into(),
         None => Stdio::null(),
     };
@@ -184,10 +186,10 @@ pub fn run(
     }))
 }
 
-/// What programs read.
+/// Opens the file that programs read on stdin.
 ///
 /// # Errors
-/// If it cannot be read as often as there are runs.
+/// If it cannot be read again in each run.
 pub fn input(path: &Path) -> anyhow::Result<File> {
     let cannot = || format!("--input {}", path.display());
     let kind = fs::metadata(path).with_context(cannot)?.file_type();
@@ -197,16 +199,16 @@ pub fn input(path: &Path) -> anyhow::Result<File> {
     File::open(path).with_context(cannot)
 }
 
-/// When the child ended, whether that was because of a signal to this command, and whether it was
-/// because it would have waited for ever: it is not in the terminal's foreground. A thread waits,
-/// so that the end is seen at once, and signals are, too.
+/// Waits for the child. Returns when it ended, whether a signal to this command was the cause, and
+/// whether the cause was that it would have waited forever for the terminal, in whose foreground it
+/// is not. A thread waits for the child, so that both its end and signals are seen at once.
 fn wait(pid: Pid) -> (Instant, bool, bool) {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         loop {
             let change = change(pid);
             let is_over = matches!(change, Change::Ended(_));
-            // Nobody listens when the command ends meanwhile.
+            // Sending fails if the command is about to end.
             if sender.send(change).is_err() || is_over {
                 return;
             }
@@ -230,19 +232,19 @@ fn wait(pid: Pid) -> (Instant, bool, bool) {
             _ => continue,
         };
         asked_at.get_or_insert_with(Instant::now);
-        // It may have ended meanwhile.
+        // This fails if the child has just ended.
         let _ = kill_process_group(pid, signal);
     }
 }
 
-/// What happens to a child.
+/// A change of a child's state.
 enum Change {
     Ended(Instant),
-    /// It was stopped because it read from the terminal, or changed its settings.
+    /// The child was stopped because it read from the terminal, or changed the terminal's settings.
     WantsTerminal,
 }
 
-/// Waits for the next change. A child that has ended stays to be waited for.
+/// Waits for the next change. A child that has ended still has to be waited for afterwards.
 fn change(pid: Pid) -> Change {
     let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
     loop {
@@ -251,7 +253,7 @@ fn change(pid: Pid) -> Change {
             Ok(Some(status)) if status.stopped() => status.stopping_signal(),
             _ => return Change::Ended(Instant::now()),
         };
-        // It takes notice of the stop alone.
+        // Consumes the notice of the stop, and nothing else.
         let _ = waitid(
             WaitId::Pid(pid),
             WaitIdOptions::STOPPED | WaitIdOptions::NOHANG,
@@ -262,7 +264,8 @@ fn change(pid: Pid) -> Change {
     }
 }
 
-/// Its status, and what it and those that it waited for used.
+/// Waits for an ended child. Returns its status, and the resources that it and the children it
+/// waited for used.
 fn reap(pid: Pid) -> io::Result<(ExitStatus, libc::rusage)> {
     let (mut status, mut usage) = (0, no_usage());
     let pid = pid.as_raw_pid();

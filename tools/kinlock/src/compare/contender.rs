@@ -1,4 +1,4 @@
-//! What is compared: locks, by the variables that have a program use them.
+//! The contenders: locks, each with the environment variables that make a program use it.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -41,7 +41,7 @@ impl FromStr for Preload {
     }
 }
 
-/// Those asked for, or the usual ones, and the reference, which is the last.
+/// The locks asked for, or the usual ones, followed by the reference.
 pub fn chosen(
     asked: &[String],
     reference: &str,

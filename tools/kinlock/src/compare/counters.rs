@@ -1,8 +1,8 @@
 //! The processor's counters over a run, where the kernel lets them be read.
 //!
-//! They are counted in a run of their own under each lock, after the rounds: the kernel saves and
-//! loads them in each context switch, and a lock with more switches would be charged for more of
-//! that.
+//! They are counted in a separate run under each lock, after the rounds. The kernel saves and loads
+//! the counters in each context switch, and in the rounds a lock with more switches would pay more
+//! for that.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -23,13 +23,13 @@ pub struct Counters {
     pub cache_misses: Option<u64>,
 }
 
-/// What can be counted: its type and its number for the kernel (`PERF_TYPE_HARDWARE`, ...).
+/// Something that can be counted: the kernel's type (`PERF_TYPE_HARDWARE`, ...) and number for it.
 type Event = (u32, u64);
 
 const INSTRUCTIONS: Event = (0, 1);
 const CACHE_MISSES: Event = (0, 3);
 
-/// `struct perf_event_attr` as it was first (`PERF_ATTR_SIZE_VER0`), which all kernels take.
+/// The first version of `struct perf_event_attr` (`PERF_ATTR_SIZE_VER0`), which all kernels take.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -51,14 +51,15 @@ const INHERIT: u64 = 1 << 1;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const ENABLE_ON_EXEC: u64 = 1 << 12;
-/// What is read: the count, the time for which it was asked for, and that in which it counted.
+/// What is read: the count, the time for which the counter was enabled, and the time for which it
+/// ran.
 const TIMES: u64 = 1 << 0 | 1 << 1;
 
 /// Counters that count what children of this thread do from their exec on.
 pub struct Open([Option<File>; 2]);
 
 impl Open {
-    /// Opens what there is, unless there is nothing.
+    /// Opens the counters that this machine has. An error if it has none.
     pub fn new() -> io::Result<Self> {
         match [INSTRUCTIONS, CACHE_MISSES].map(open) {
             [Err(error), Err(_)] => Err(error),
@@ -66,7 +67,7 @@ impl Open {
         }
     }
 
-    /// What they have counted, of children that have ended.
+    /// The counts for children that have ended.
     pub fn read(&self) -> Counters {
         let [instructions, cache_misses] = self.0.each_ref().map(|file| read(file.as_ref()?));
         Counters {
@@ -123,8 +124,8 @@ fn open((kind, config): Event) -> io::Result<File> {
     }
 }
 
-/// The count; if other users of the processor's counters had them for a while, what it would have
-/// been without.
+/// The count. If other users of the processor's counters had them for a part of the time, the count
+/// is extrapolated to all of it.
 fn read(mut file: &File) -> Option<u64> {
     let mut bytes = [0; 24];
     file.read_exact(&mut bytes).ok()?;
@@ -143,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// The kernel's own count of page faults is there on machines without hardware counters, too.
+    /// The kernel counts page faults itself, also on machines without hardware counters.
     const PAGE_FAULTS: Event = (1, 2);
 
     #[test]
@@ -168,7 +169,7 @@ mod tests {
         ) else {
             return;
         };
-        // Each shell has some tens of page faults. This process had 4000 meanwhile.
+        // Each shell has some tens of page faults. This process has had 4000 while it was open.
         assert!(one > 10 && one < 4000 && ten > 5 * one, "{one} {ten}");
     }
 }

@@ -1,11 +1,11 @@
-//! How much there is to win: what the locks of one run did.
+//! How much a better lock could gain, from what the locks did in one run.
 
 use kinlock_cli::report::units::{grouped, percent, time};
 use serde::{Deserialize, Serialize};
 
 use super::child::Usage;
 
-/// What a process of the counting run says; missing numbers are 0.
+/// The counts that one process of the counting run leaves. Missing numbers are 0.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Line {
@@ -26,27 +26,27 @@ pub struct Counting {
     pub calls: u64,
     /// Mutexes and spinlocks taken.
     pub locked: u64,
-    /// Those of them that were found taken.
+    /// Acquisitions among these that found the lock taken.
     pub contended: u64,
     pub wait_ns: u64,
     pub cond_waits: u64,
     pub threads: u64,
     pub cpu_ns: u64,
-    /// What part of the threads' time, used or waited, locks can change at most.
+    /// The share of the threads' time, computed or waited, that locks can change at most.
     pub at_stake: f64,
 }
 
-/// What an uncontended lock and unlock cost at most, in nanoseconds: what another lock could save
-/// at most.
+/// The most that an uncontended lock and unlock cost, in nanoseconds, and so the most that another
+/// lock could save.
 const PAIR: f64 = 20.0;
-/// What another lock can shorten a wait by, at most: about what it takes to wake a sleeping thread.
-/// The rest of a wait is the time for which the lock is held, which is the program's.
+/// The most by which another lock can shorten a wait, in nanoseconds: about the time to wake a
+/// sleeping thread. The rest of a wait is the hold time, which depends on the program.
 const WAKE_UP: f64 = 100_000.0;
-/// Less of the time than this is nothing to win.
+/// A share of the time below this is not worth gaining.
 const LITTLE: f64 = 0.01;
 
 impl Counting {
-    /// Of the lines that the processes of a run left.
+    /// Sums up the lines that the processes of a run left.
     pub fn of(text: &str, usage: &Usage) -> Self {
         let lines = text
             .lines()
@@ -69,7 +69,7 @@ impl Counting {
         }
     }
 
-    /// A sentence or two.
+    /// The result in a sentence or two.
     pub fn words(&self) -> String {
         if self.locked == 0 {
             return "no mutex or spinlock was taken in the counting run".to_owned();
@@ -135,7 +135,7 @@ mod tests {
             (0, 0, 0, "no mutex or spinlock was taken"),
             (1_000, 0, 0, "no lock can change this program"),
             (1_000_000, 10, 1_000, "only what a lock costs by itself"),
-            // 60 waits among many locks, for 5 ms each: whoever holds the lock decides.
+            // 60 waits in many acquisitions, for 5 ms each: the hold times decide.
             (
                 875_510,
                 60,
@@ -150,7 +150,7 @@ mod tests {
             ),
             (875_510, 60_000, 300_000_000, "which lock it is can matter"),
         ] {
-            // The locks themselves cost less than a percent of the CPU time, but in the third row.
+            // Except in the third row, the locks themselves cost less than a percent of CPU time.
             let cpu = if contended == 10 && wait == 1_000 {
                 SECOND
             } else {

@@ -1,8 +1,8 @@
 //! `kinlock compare`: an unmodified program under each lock in turn.
 //!
-//! One [counting] run says how much there is to win. Then come rounds, in each of which every
-//! [contender] runs the program once, in random order; each run is a [child]. What the rounds say
-//! together is a [verdict], and all of it a [report].
+//! One [counting] run says how much a better lock could gain. Then come rounds. In each of them
+//! every [contender] runs the program once, in random order; each run is a [child]. The rounds
+//! together give a [verdict] for each lock, and a [report] has everything.
 
 mod child;
 mod contender;
@@ -46,17 +46,16 @@ use crate::run::variables::{Knobs, Lock, Variable, of_lock};
 ///
 /// In each round every lock runs the program once, in random order. The time that it takes, or a
 /// number that it prints, is compared with the reference's in the same round, so that drift of the
-/// machine cancels. Of the ratios of all rounds the report has the median, with an interval that
-/// contains the true one with a confidence of at least 95 % for all locks together (six rounds or
-/// more, seven for two locks beside the reference), whatever their distribution is. First the
+/// machine cancels. The report has the median of the ratios of all rounds, with an interval that
+/// contains the true median with a confidence of at least 95 % for all locks together (six rounds
+/// or more, seven for two locks and the reference), whatever their distribution is. First the
 /// program runs once on the C library's locks, to count how often they are found taken, and for how
-/// long threads wait: where both are little, no lock can change much. Where the kernel lets the
-/// processor's counters be read, each lock has one more run in the end, for its instructions and
-/// cache misses.
+/// long threads wait: if both are low, no lock can change much. If the kernel lets the processor's
+/// counters be read, each lock has one more run at the end, for its instructions and cache misses.
 ///
-/// The program's stdin is empty unless --input names a file, and one that reads from the terminal
-/// fails. What it writes is not shown; if it fails, a file has it. SIGINT (Ctrl-C), SIGTERM, SIGHUP
-/// and SIGQUIT end the program, and the complete rounds are reported.
+/// The program's stdin is empty unless --input names a file, and a program that reads from the
+/// terminal fails. Its output is not shown; if it fails, the output is kept in a file. SIGINT
+/// (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT end the program, and the complete rounds are reported.
 ///
 /// Exit status: 0 done, 1 the program failed, or a lock is worse than --fail-below says, 2 bad
 /// input, 126 the program cannot be run, 127 it was not found, 128 and the signal's number (130
@@ -73,7 +72,7 @@ use crate::run::variables::{Knobs, Lock, Variable, of_lock};
 #[command(verbatim_doc_comment)]
 pub struct Args {
     /// Locks to compare: kinlock-mutex, kinlock-spin, pthread, [default:
-    /// kinlock-mutex, pthread]; those of --preload come on top
+    /// kinlock-mutex, pthread]; locks of --preload are added
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     locks: Vec<String>,
     /// Another library with locks, and what to call it; may be given several times
@@ -91,20 +90,20 @@ pub struct Args {
     )]
     rounds: usize,
     /// Instead of a number of rounds: go on until no interval reaches further than PERCENT from its
-    /// median ratio, as 2%. The intervals are looked at after 8, 10, 13, 17, ... rounds, 1000 at
-    /// most, and are so wide that all looks together hold with a confidence of at least 95 %
+    /// median ratio, such as 2%. The intervals are computed after 8, 10, 13, 17, ... rounds, 1000
+    /// at most, and are so wide that all of them together hold with a confidence of at least 95 %
     #[arg(long, value_name = "PERCENT", conflicts_with = "rounds")]
     until: Option<Until>,
     /// With --until: about how many seconds the rounds may take, at each point of a scan. The
-    /// report says if the intervals are not narrow by then
+    /// report says if the intervals are still too wide then
     #[arg(long, value_name = "S", default_value_t = 600.0, requires = "until",
         value_parser = kinlock_cli::args::seconds)]
     time_limit: f64,
-    /// Compare at each of these values of a parameter, which stand where {NAME} does in PROG, its
-    /// arguments and --prepare; given several times, at all combinations
+    /// Compare at each of these values of a parameter, which replace {NAME} in PROG, its arguments
+    /// and --prepare; given several times, at all combinations
     #[arg(long, value_name = "NAME=A,B")]
     scan: Vec<Scan>,
-    /// Rounds before those, which do not count
+    /// Warm-up rounds before those, which do not count
     #[arg(
         long,
         value_name = "N",
@@ -115,19 +114,19 @@ pub struct Args {
     /// A line for the shell, run before each run of the program
     #[arg(long, value_name = "COMMAND")]
     prepare: Option<OsString>,
-    /// What each run of the program reads on stdin, from its beginning
+    /// The file that each run of the program reads on stdin, from its beginning
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Compare a number that the program prints: what the first group of this regular expression
-    /// matches, the last time if there are several. More is better
+    /// Compare a number that the program prints: the first group of this regular expression, in its
+    /// last match if there are several. More is better
     #[arg(long, value_name = "REGEX")]
     metric: Option<Regex>,
-    /// Less is better
+    /// With --metric: less is better
     #[arg(long, requires = "metric")]
     lower_is_better: bool,
-    /// End with status 1 if a lock is below that many times as good as the reference, as 0.97: if
-    /// its interval ends below, or if a run ended with another status than the reference's in the
-    /// same round
+    /// End with status 1 if a lock is less than RATIO times as good as the reference, such as 0.97:
+    /// if its interval ends below that, or if a run ended with another status than the reference's
+    /// in the same round
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     fail_below: Option<f64>,
     /// Go on if the program fails. A lock under which every run failed is not compared, unless the
@@ -142,7 +141,7 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     destinations: Destinations<Report>,
-    /// N other busy processes run meanwhile, at most 1024
+    /// Run N CPU-bound processes as background load, at most 1024
     #[arg(
         long,
         value_name = "N",
@@ -167,7 +166,7 @@ fn ratio(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A note if the command was given something to read: programs do not get it.
+/// A note if the command's own stdin is not empty: programs do not get it.
 fn unread() -> Option<String> {
     let is_null = || {
         let [own, null] = ["/proc/self/fd/0", "/dev/null"].map(|path| std::fs::metadata(path).ok());
@@ -180,7 +179,7 @@ fn unread() -> Option<String> {
     })
 }
 
-/// A note if the environment has knobs: they hold under all of our locks.
+/// A note if the environment sets knobs: they apply to all of our locks.
 fn knobs() -> Option<String> {
     let set = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.to_str().filter(|name| name.starts_with("KINLOCK_"))?;
@@ -243,7 +242,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         if counters.is_ok() && !own.is_empty() {
             notes.extend(session.count_events(task, &mut own));
         }
-        // A point without a complete round is not in the report.
+        // Points without a complete round are left out of the report.
         if !own.is_empty() {
             let at = task.at.clone();
             points.push(Point {
@@ -283,8 +282,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Which locks are certainly below that ratio, or cannot be compared since runs of one round ended
-/// differently, in one line.
+/// Names, in one line, the locks that are certainly below the ratio `least`, or that cannot be
+/// compared because runs of one round ended differently.
 fn below(least: f64, entries: &[report::Entry]) -> Option<String> {
     let words = |entry: &report::Entry| {
         let mut all = entries.iter().filter(|other| other.at == entry.at);
@@ -302,8 +301,8 @@ fn below(least: f64, entries: &[report::Entry]) -> Option<String> {
     (!all.is_empty()).then(|| format!("--fail-below {least}: {}", all.join("; ")))
 }
 
-/// Which of two locks failed in rounds in which the other one's run ended differently, the first
-/// one if both did.
+/// Says which of two locks failed in rounds in which the other one's run ended differently: the
+/// first one if both did.
 fn failed(entry: &report::Entry, reference: &report::Entry) -> Option<String> {
     let rounds = entry.rounds.iter().zip(&reference.rounds);
     let statuses = rounds.map(|(own, other)| [own.status, other.status]);
@@ -326,7 +325,7 @@ impl Args {
             let filled: Vec<_> = self.command.iter().map(|word| at.fill(word)).collect();
             let prepare = self.prepare.as_deref().map(|line| at.fill(line));
             let program = self.program(&filled)?;
-            // What is said of a program that runs all the same is said once.
+            // Checked once per program, so that a warning is printed once.
             if tasks.is_empty() || filled[0] != self.command[0] {
                 program.check(self.knobs.force, false)?;
             }
@@ -348,7 +347,7 @@ impl Args {
         }
     }
 
-    /// Rounds of a point, at least and at most.
+    /// The least and the most rounds of a point.
     fn extremes(&self) -> [usize; 2] {
         match self.until {
             Some(_) => [until::FIRST, until::MOST],
@@ -374,21 +373,21 @@ impl Args {
     }
 }
 
-/// What remains of a run.
+/// The result of a run.
 #[derive(Clone, Copy)]
 struct Sample {
-    /// What it is compared by.
+    /// The number that is compared.
     value: f64,
     status: i32,
     usage: Usage,
 }
 
-/// How rounds ended that go on until intervals are narrow.
+/// How the rounds of `--until` ended.
 #[derive(Clone, Copy, serde::Serialize)]
 pub struct Ended {
     /// The intervals became narrow enough.
     pub reached: bool,
-    /// What the rounds took.
+    /// How long the rounds took.
     pub seconds: f64,
 }
 
@@ -420,7 +419,7 @@ impl Session<'_> {
             let place = format!("the run for counters, {}", contender.name);
             match self.run(task, &contender.variables, &task.at.about(place)) {
                 Ok(Some(_)) => entry.counters = Some(open.read()),
-                // It was interrupted.
+                // The run was interrupted.
                 Ok(None) => return None,
                 Err(error) => return Some(format!("no hardware counters: {error:#}")),
             }
@@ -428,7 +427,7 @@ impl Session<'_> {
         None
     }
 
-    /// The samples of each contender, and how the rounds ended if that was left to them.
+    /// The samples of each contender, and with `--until` how the rounds ended.
     fn measure(
         &self,
         task: &Task,
@@ -448,7 +447,7 @@ impl Session<'_> {
                 return false;
             }
             let entries = report::results(parameters, &task.at, &self.named(samples));
-            // What cannot be compared does not become so by more rounds.
+            // More rounds do not make a failed lock comparable, so it does not prolong the run.
             reached = entries
                 .iter()
                 .all(|entry| !entry.is_compared() || entry.ratio.reach() <= reach);
@@ -467,7 +466,8 @@ impl Session<'_> {
         Ok((self.named(&samples), until))
     }
 
-    /// With the names of the contenders. What was given up is in no complete round.
+    /// The samples with the names of the contenders. A run that was given up is in no complete
+    /// round.
     fn named(&self, samples: &Samples) -> Vec<Measured> {
         let names = self.contenders.iter().map(|one| one.name.clone());
         let some = |&(place, sample): &(usize, Option<Sample>)| Some((place, sample?));
@@ -493,7 +493,7 @@ impl Session<'_> {
         }))
     }
 
-    /// Runs the program once, after what prepares it; `None` if it was given up.
+    /// Runs the program once, after the command of `--prepare`; `None` if the run was given up.
     fn run(&self, task: &Task, variables: &[Variable], place: &str) -> anyhow::Result<Option<Run>> {
         self.bar.set_message(place.to_owned());
         if let Some(prepare) = &task.prepare {

@@ -1,6 +1,7 @@
 //! A picture of the ratios: a row for each lock, with a dot for each round and a bar for the
-//! interval of the median. Of a scan, curves over the values of its first parameter: what is
-//! compared at the left, the ratios at the right; a row for each combination of the others.
+//! interval of the median. For a scan, curves over the values of its first parameter: on the left
+//! the compared quantity, on the right the ratios, in a row for each combination of the other
+//! parameters.
 
 use kinlock_cli::report::plot::curves::{self, Curve, Look};
 use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, styled, text};
@@ -13,9 +14,9 @@ use super::scan::{At, Scan};
 const WIDTH: u32 = 860;
 const TITLE: u32 = 62;
 const ROW: u32 = 48;
-/// For the axis.
+/// Height of the axis.
 const BELOW: u32 = 50;
-/// For the names.
+/// Width of the names.
 const NAMES: u32 = 170;
 
 impl Pictures for Report {
@@ -50,7 +51,7 @@ fn about(report: &Report) -> [String; 2] {
     }
 }
 
-/// What stands in each row of a scan's picture: the other parameters, and the entries.
+/// The rows of a scan's picture: the values of the other parameters, and the entries.
 fn rows(report: &Report) -> Vec<(String, Vec<&Entry>)> {
     let mut rows: Vec<(String, Vec<&Entry>)> = Vec::new();
     for entry in &report.results {
@@ -127,9 +128,9 @@ fn draw(report: &Report, area: &Area) -> Drawn {
     Ok(())
 }
 
-/// The places of a parameter's values on the axis: they themselves if they are numbers, else one
-/// behind the other. As [`curves`] has them, places that differ by a factor of eight would have a
-/// logarithmic axis; so the first in a line is as far from 0 as the line is long.
+/// The places of a parameter's values on the axis: the values themselves if they are numbers, else
+/// equally spaced. [`curves`] makes the axis logarithmic if places differ by a factor of eight. To
+/// avoid that, the first of equally spaced places is as far from 0 as from the last one.
 fn places(scan: &Scan) -> Vec<usize> {
     let numbers = scan.values.iter().map(|value| value.parse().ok());
     let numbers: Option<Vec<usize>> = numbers.map(|n| n.filter(|&n| n > 0)).collect();
@@ -153,7 +154,7 @@ fn draw_scan(report: &Report, scan: &Scan, title: &Area, mut rest: Area) -> Draw
             locks.push(&entry.lock);
         }
     }
-    // The same colours in all panels, whichever lock is the best there.
+    // Sorted, so that a lock has the same colour in all panels.
     locks.sort_unstable();
     let places = places(scan);
     let place = |entry: &Entry| {
@@ -209,7 +210,7 @@ fn draw_scan(report: &Report, scan: &Scan, title: &Area, mut rest: Area) -> Draw
     Ok(())
 }
 
-/// The unit of what is compared, and by what it is multiplied for that.
+/// The unit of the compared quantity, and the factor that converts a value to it.
 fn unit(is_time: bool, most: f64) -> (&'static str, f64) {
     match is_time {
         true if most < 0.001 => ("microseconds", 1e6),

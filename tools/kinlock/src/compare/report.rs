@@ -28,9 +28,10 @@ pub struct Report {
     pub parameters: Parameters,
     pub extent: Extent,
     pub warnings: Vec<String>,
-    /// What there is to win; null if that run was interrupted, and for a scan: its points have it.
+    /// How much a better lock could gain. Null if the counting run was interrupted, and for a scan,
+    /// where the points have it.
     pub counting: Option<Counting>,
-    /// Where locks were compared; without a scan, one point without parameters.
+    /// The points at which locks were compared; without a scan, one point without parameters.
     pub points: Vec<Point>,
     /// Point by point, the best of each first.
     pub results: Vec<Entry>,
@@ -41,12 +42,12 @@ pub struct Report {
 pub struct Point {
     /// The values of the parameters.
     pub at: At,
-    /// What there is to win; null if that run was interrupted.
+    /// How much a better lock could gain. Null if the counting run was interrupted.
     pub counting: Option<Counting>,
     /// How the rounds ended with `--until`.
     pub until: Option<Ended>,
-    /// How probably all intervals of this point contain their true medians; null if nothing is
-    /// claimed.
+    /// The probability that all intervals of this point contain their true medians. Null if there
+    /// are too few rounds to claim anything.
     pub confidence: Option<f64>,
 }
 
@@ -100,7 +101,7 @@ impl Parameters {
         self.metric.is_none()
     }
 
-    /// What is better, and what is worse.
+    /// The words for better and for worse.
     fn words(&self) -> [&'static str; 2] {
         match self.is_time() {
             true => ["faster", "slower"],
@@ -109,20 +110,20 @@ impl Parameters {
     }
 }
 
-/// What a lock came to.
+/// The results of a lock.
 #[derive(Serialize)]
 pub struct Entry {
     /// The point of the scan.
     #[serde(skip_serializing_if = "At::is_empty")]
     pub at: At,
     pub lock: String,
-    /// What is compared: the wall time in seconds, or the number that the program prints.
+    /// The compared quantity: the wall time in seconds, or the number that the program prints.
     pub value: Summary,
     pub cpu_s: Summary,
-    /// Null if it was below that of this command in a round.
+    /// Null if it was not above this command's own peak in some round.
     pub peak_kib: Option<Summary>,
     pub switches: Summary,
-    /// Of one run; null where the kernel has no counters for users.
+    /// Counted in one run. Null if the kernel gives users no counters.
     pub counters: Option<Counters>,
     pub ratio: Ratio,
     pub verdict: Verdict,
@@ -134,10 +135,10 @@ pub struct Round {
     /// Its place in the order of the round, from 0.
     pub place: usize,
     pub value: f64,
-    /// Compared with the reference in this round: above 1 is better. Null if all runs of one
-    /// failed.
+    /// The ratio to the reference in this round: above 1 is better. Null if the two locks cannot be
+    /// compared, since all runs under one of them failed.
     pub ratio: f64,
-    /// As a shell has it.
+    /// The status as a shell reports it.
     pub status: i32,
     #[serde(flatten)]
     pub usage: Usage,
@@ -146,8 +147,8 @@ pub struct Round {
 /// A lock with the samples of its rounds.
 pub type Measured = (String, Vec<(usize, Sample)>);
 
-/// What came out at a point, the best first; nothing if no round is complete. The reference is the
-/// last of those that were measured.
+/// The results at a point, the best first; none if no round is complete. The reference is the last
+/// lock in `measured`.
 pub fn results(parameters: &Parameters, at: &At, measured: &[Measured]) -> Vec<Entry> {
     let Some((reference, others)) = measured.last().filter(|(_, samples)| !samples.is_empty())
     else {
@@ -173,7 +174,7 @@ pub fn results(parameters: &Parameters, at: &At, measured: &[Measured]) -> Vec<E
         let ratio = match (is_comparable, parameters.until_percent) {
             (true, None) => Ratio::of(reference, &ratios, intervals),
             (true, Some(_)) => Ratio::looked_at(reference, &ratios, intervals),
-            // What failed cannot be compared.
+            // A lock that failed cannot be compared.
             (false, _) => Ratio::of(reference, &[f64::NAN], 1),
         };
         let of = |value: fn(&Round) -> f64| Summary::of(rounds.iter().map(value));
@@ -198,14 +199,14 @@ pub fn results(parameters: &Parameters, at: &At, measured: &[Measured]) -> Vec<E
         }
     };
     let mut results: Vec<_> = measured.iter().map(entry).collect();
-    // What failed is last: no number is at most NaN.
+    // Locks that failed are last: `max` makes 0 of NaN.
     let median = |entry: &Entry| entry.ratio.over_rounds.median.max(0.0);
     results.sort_by(|a, b| median(b).total_cmp(&median(a)));
     results
 }
 
-/// Whether two locks can be compared: not if all runs under one of them failed, unless they ended
-/// in the same way under the other, as those of a program do whose status says something else.
+/// Whether two locks can be compared: not if all runs under one of them failed, unless the runs
+/// under the other lock ended in the same way. A program may have its own use for its status.
 fn are_comparable(samples: &[(usize, Sample)], others: &[(usize, Sample)]) -> bool {
     let all_failed = |all: &[(usize, Sample)]| all.iter().all(|(_, sample)| sample.status != 0);
     let mut pairs = samples.iter().zip(others);
@@ -213,12 +214,12 @@ fn are_comparable(samples: &[(usize, Sample)], others: &[(usize, Sample)]) -> bo
         || pairs.all(|((_, own), (_, other))| own.status == other.status)
 }
 
-/// What is compared, as people read it.
+/// The compared quantity, for people.
 fn shown(is_time: bool, value: f64) -> String {
     match is_time {
         true => time(1e9 * value),
         false if value >= 1.0 => rate(value),
-        // Three digits of what may be seconds.
+        // Three significant digits, since the number may be in seconds.
         false => format!(
             "{value:.*}",
             (2.0 - value.log10().floor()).min(12.0) as usize
@@ -227,7 +228,7 @@ fn shown(is_time: bool, value: f64) -> String {
 }
 
 impl Entry {
-    /// Whether it has a ratio to another lock.
+    /// Whether the entry has a ratio to another lock.
     pub fn is_compared(&self) -> bool {
         ![Verdict::Reference, Verdict::Failed].contains(&self.verdict)
     }
@@ -294,12 +295,12 @@ impl Report {
         }
     }
 
-    /// The program, what is compared, and how often.
+    /// The program, the compared quantity, and the number of rounds.
     fn heading(&self) -> String {
         format!("{}: {}", self.parameters.program.join(" "), self.about())
     }
 
-    /// What is compared, and how often.
+    /// The compared quantity, and the number of rounds.
     fn about(&self) -> String {
         let parameters = &self.parameters;
         let what = match (&parameters.metric, parameters.lower_is_better) {
@@ -321,7 +322,7 @@ impl Report {
         format!("{what}, {done} round{plural}{in_all}{hogs}")
     }
 
-    /// What the others are compared with.
+    /// The lock that the others are compared with.
     pub fn reference(&self) -> &str {
         self.results.first().map_or("", |entry| &entry.ratio.to)
     }
@@ -374,12 +375,12 @@ impl Report {
         })
     }
 
-    /// The columns that numbers are in.
+    /// The columns that contain numbers.
     fn right(&self) -> std::ops::Range<usize> {
         1 + self.parameters.scan.len()..usize::MAX
     }
 
-    /// A sentence for each lock, and one about what there is to win, at each point.
+    /// For each point, a sentence for each lock, and one about how much a better lock could gain.
     fn sentences(&self) -> Vec<String> {
         let words = self.parameters.words();
         let mut sentences = Vec::new();
@@ -423,7 +424,7 @@ impl Report {
         }
     }
 
-    /// What the brackets mean.
+    /// A sentence that explains the brackets.
     fn confidence(&self) -> Option<String> {
         let confidences = self.points.iter().filter_map(|point| point.confidence);
         let percent = 100.0 * confidences.reduce(f64::min)?;
@@ -455,13 +456,14 @@ fn claims(entries: &[Entry]) -> impl Iterator<Item = f64> {
     compared.map(|entry| entry.ratio.confidence)
 }
 
-/// How probably all intervals of a point contain their true medians; `None`: there are none.
+/// The probability that all intervals of a point contain their true medians; `None` if there are
+/// none.
 pub fn confidence(entries: &[Entry]) -> Option<f64> {
     claims(entries).next()?;
     Some(together(claims(entries)))
 }
 
-/// A warning if the intervals hold less surely than they are meant to.
+/// A warning if the intervals have less than the intended confidence.
 fn unsure(parameters: &Parameters, confidence: Option<f64>, entries: &[Entry]) -> Option<String> {
     let percent = 100.0 * confidence.filter(|&confidence| confidence < CONFIDENCE)?;
     let aim = 100.0 * CONFIDENCE;
@@ -475,7 +477,8 @@ fn unsure(parameters: &Parameters, confidence: Option<f64>, entries: &[Entry]) -
     ))
 }
 
-/// Sentences about points: one that is the same for all `points` stands once, without them.
+/// Sentences about points. A sentence that is the same for all `points` appears once and names
+/// none.
 fn told_once(all: Vec<(&At, String)>, points: usize) -> Vec<String> {
     let mut told: Vec<(Vec<&At>, String)> = Vec::new();
     for (at, sentence) in all {
@@ -513,7 +516,7 @@ fn wide(parameters: &Parameters, until: Ended, results: &[Entry]) -> Option<Stri
     ))
 }
 
-/// A warning if starting processes is much of what was measured.
+/// A warning if starting processes is a large part of the measured time.
 fn short(parameters: &Parameters, results: &[Entry]) -> Option<String> {
     let shortest = results.iter().map(|entry| entry.value.median);
     let shortest = shortest.fold(f64::INFINITY, f64::min);
@@ -523,7 +526,7 @@ fn short(parameters: &Parameters, results: &[Entry]) -> Option<String> {
     })
 }
 
-/// A warning if each run takes the same time, as those of a program that works for a fixed time do.
+/// A warning if all runs take the same time, as when a program works for a fixed time.
 fn fixed(parameters: &Parameters, results: &[Entry]) -> Option<String> {
     let rounds = results.iter().flat_map(|entry| &entry.rounds);
     let values: Vec<_> = rounds.map(|round| round.value).collect();

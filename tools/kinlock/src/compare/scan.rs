@@ -1,5 +1,5 @@
-//! A scan over parameters of the program: it is compared at each of their values, which stand in
-//! its command line where `{NAME}` does.
+//! A scan over parameters of the program: locks are compared at each of their values, which replace
+//! `{NAME}` in the command line.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,7 +15,7 @@ pub struct Scan {
     pub values: Vec<String>,
 }
 
-/// Points of a scan at most: each takes as long as a comparison.
+/// The most points of a scan: each takes as long as a comparison.
 const MOST_POINTS: usize = 256;
 
 impl FromStr for Scan {
@@ -66,7 +66,7 @@ impl At {
         values.join(", ")
     }
 
-    /// A sentence about a point.
+    /// A sentence, prefixed with the point that it is about.
     pub fn about(&self, sentence: String) -> String {
         match self.is_empty() {
             true => sentence,
@@ -80,8 +80,8 @@ impl At {
         found.map_or("", |(_, value)| value)
     }
 
-    /// A word of a command line with the values in their places. A value is not looked at for
-    /// placeholders.
+    /// A word of a command line with its placeholders replaced by the values. Placeholders in a
+    /// value are not replaced.
     pub fn fill(&self, word: &OsStr) -> OsString {
         let mut rest = word.as_bytes();
         let mut filled = Vec::new();
@@ -111,8 +111,8 @@ impl Serialize for At {
     }
 }
 
-/// All points, in the order of the values of the first parameter, then of the next. Without a scan
-/// there is one.
+/// All points, ordered by the values of the first parameter, then by those of the next. Without a
+/// scan there is one point.
 ///
 /// # Errors
 /// If two parameters have the same name, there are too many points, or no word has the placeholder

@@ -1,21 +1,21 @@
 //! Rounds until the intervals are narrow enough.
 //!
-//! Who looks at an interval again and again, and stops when it pleases, is wrong more often than
-//! the interval says. So the intervals are looked at after fixed numbers of rounds only, and the
-//! looks share the 5 % with which any of them may be wrong: the first k looks together have
-//! k / (k + 1) of that. What a look leaves, as ranks are whole numbers, the next ones have. So with
-//! 95 % all looks are right, whichever is the last.
+//! If one looks at an interval again and again, and stops when it is narrow enough, the interval is
+//! wrong more often than it claims. So there are looks only after fixed numbers of rounds, and they
+//! share the 5 % with which any of them may be wrong: the first k looks together have k / (k + 1)
+//! of it. Ranks are whole numbers, so a look may not use its whole share; later looks get the rest.
+//! So all looks are right with 95 %, whichever is the last.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The rounds before the first look, and at most.
+/// The number of rounds before the first look, and the most rounds.
 pub const FIRST: usize = 8;
 pub const MOST: usize = 1000;
-/// How probably any of the looks is wrong, at most.
+/// The highest probability that any of the looks is wrong.
 const WRONG: f64 = 0.05;
 
-/// How narrow an interval has to be: as a part of the median ratio, to each side of it.
+/// How narrow an interval has to be: its reach to each side, as a fraction of the median ratio.
 #[derive(Clone, Copy, Debug)]
 pub struct Until(pub f64);
 
@@ -37,13 +37,12 @@ pub fn looks() -> impl Iterator<Item = usize> {
     std::iter::successors(Some(FIRST), next)
 }
 
-/// How probably any of the first `looks` looks may be wrong.
+/// The probability with which any of the first `looks` looks may be wrong.
 pub fn wrong(looks: usize) -> f64 {
     WRONG * looks as f64 / (looks + 1) as f64
 }
 
-/// Whether there is another look after this one in the time that is left, if rounds go on as they
-/// did.
+/// Whether the remaining time is enough for another look, if rounds take as long as so far.
 pub fn has_time(rounds: usize, elapsed: Duration, limit: Duration) -> bool {
     let next = looks().find(|&look| look > rounds);
     next.is_some_and(|next| elapsed.mul_f64(next as f64 / rounds as f64) <= limit)

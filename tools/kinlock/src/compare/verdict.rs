@@ -1,4 +1,4 @@
-//! What rounds say together, without an assumption on how their values are distributed.
+//! The verdict on a lock from all rounds, without assumptions about the distribution of values.
 
 use kinlock_measure::stats::Summary;
 use serde::Serialize;
@@ -7,11 +7,11 @@ use super::until;
 
 /// With fewer rounds nothing is claimed.
 pub const ENOUGH: usize = 5;
-/// The confidence aimed at, of all intervals together: each of them has its part of what may be
-/// wrong (Bonferroni), so that nothing is assumed about how they depend on each other.
+/// The intended confidence of all intervals together. Each of them gets an equal part of the
+/// permitted error (Bonferroni), so that nothing is assumed about how they depend on each other.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// How much better than the reference, in the rounds of both: above 1 is better.
+/// How many times as good as the reference a lock is: above 1 is better.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio {
     pub to: String,
@@ -20,9 +20,9 @@ pub struct Ratio {
     /// The interval: from one of the rounds' ratios to another.
     pub low: f64,
     pub high: f64,
-    /// How probably such an interval, by itself, contains the true median.
+    /// The probability that such an interval, by itself, contains the true median.
     pub confidence: f64,
-    /// Rounds in which it was better.
+    /// Rounds in which the lock was better than the reference.
     pub wins: usize,
     pub losses: usize,
     /// There are enough rounds to claim something.
@@ -38,12 +38,12 @@ pub enum Verdict {
     Worse,
     NoDifference,
     TooFewRounds,
-    /// Every run failed, or every run of the reference did, which ended otherwise.
+    /// Every run failed, or every run under the reference did, and the two ended differently.
     Failed,
 }
 
 impl Ratio {
-    /// Of at least one round, for one of `intervals`.
+    /// The ratio over at least one round, for one of `intervals` intervals that hold together.
     pub fn of(to: &str, ratios: &[f64], intervals: usize) -> Self {
         let mut sorted = ratios.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -61,8 +61,8 @@ impl Ratio {
         }
     }
 
-    /// The same if the rounds were looked at meanwhile, and may have ended because of that: the
-    /// interval is that of the last [look](until), wider if the median has left it since.
+    /// The same if there were [looks](until), one of which may have ended the rounds. The interval
+    /// is the one of the last look, extended to the median if that now lies outside it.
     pub fn looked_at(to: &str, ratios: &[f64], intervals: usize) -> Self {
         let all = Self::of(to, ratios, intervals);
         let looks = until::looks().take_while(|&rounds| rounds <= ratios.len());
@@ -94,8 +94,8 @@ impl Ratio {
         }
     }
 
-    /// How far the interval reaches from the median, at the side where that is further, as a part
-    /// of the median.
+    /// How far the interval reaches from the median, on the side where it reaches further, as a
+    /// fraction of the median.
     pub fn reach(&self) -> f64 {
         let median = self.over_rounds.median;
         (self.high / median).max(median / self.low) - 1.0
@@ -117,14 +117,14 @@ impl Ratio {
         format!("{median}x [{low}, {high}]")
     }
 
-    /// The same of the reference over this one.
+    /// The same for the reference over this lock.
     fn inverse(&self) -> String {
         let [median, low, high] = [self.over_rounds.median, self.high, self.low].map(|r| 1.0 / r);
         let [median, low, high] = digits([median, low, high]);
         format!("{median}x [{low}, {high}]")
     }
 
-    /// A sentence about the lock `name`; better and worse have words of their own.
+    /// A sentence about the lock `name`, with these words for better and for worse.
     pub fn sentence(&self, name: &str, rounds: usize, [better, worse]: [&str; 2]) -> String {
         let to = &self.to;
         match self.verdict() {
@@ -165,9 +165,10 @@ fn digits(ratios: [f64; 3]) -> [String; 3] {
     })
 }
 
-/// Which of `n` sorted values bound the median from below (and, counted from the other end, from
-/// above), and how probably: with the confidence that is aimed at, if there are enough. Each value
-/// is below the median with probability one half, so that the number of those below is binomial.
+/// The index, in `n` sorted values, of the value that bounds the median from below (and, counted
+/// from the other end, from above), and the confidence of that interval: at least `aim`, if there
+/// are enough values. Each value is below the median with probability one half, so the number of
+/// values below it is binomial.
 fn rank(n: usize, aim: f64) -> (usize, f64) {
     let mut term = 0.5f64.powi(n as i32);
     let mut below = term;
@@ -182,20 +183,20 @@ fn rank(n: usize, aim: f64) -> (usize, f64) {
     }
 }
 
-/// After how many rounds so many intervals hold together with the confidence that is aimed at.
+/// After how many rounds this number of intervals holds together with the intended confidence.
 pub fn rounds_for(intervals: usize) -> usize {
     let holds = |&n: &usize| together([rank(n, 1.0).1].repeat(intervals)) >= CONFIDENCE;
     (ENOUGH..).find(holds).unwrap_or(ENOUGH)
 }
 
-/// How probably intervals with these confidences hold together, at least.
+/// A lower bound of the probability that intervals with these confidences hold together.
 pub fn together(confidences: impl IntoIterator<Item = f64>) -> f64 {
     let wrong = confidences.into_iter().map(|one| 1.0 - one).sum::<f64>();
     (1.0 - wrong).max(0.0)
 }
 
-/// How many times as good values become from the first third of the rounds to the last, if they
-/// rise or fall too steadily for chance (Kendall's rank correlation) and by more than 5 %.
+/// The factor by which values change from the first third of the rounds to the last, if they rise
+/// or fall too steadily for chance (Kendall's rank correlation) and by more than 5 %.
 pub fn trend(values: &[f64]) -> Option<f64> {
     let n = values.len();
     if n < 6 {
@@ -213,8 +214,8 @@ fn sign(value: f64) -> f64 {
     if value == 0.0 { 0.0 } else { value.signum() }
 }
 
-/// How many values are far from the others, as the median distance from the median measures that,
-/// and by more than a tenth.
+/// The number of outliers: values that are further from the median than a tenth of it, and than
+/// seven times the median distance from it.
 pub fn far_values(values: &[f64]) -> usize {
     if values.len() < ENOUGH {
         return 0;
@@ -226,7 +227,7 @@ pub fn far_values(values: &[f64]) -> usize {
     values.iter().filter(is_far).count()
 }
 
-/// Whether all are within one percent, and long enough for that to be no chance, in seconds.
+/// Whether all values, in seconds, are within one percent, and too long for that to be chance.
 pub fn are_alike(values: &[f64]) -> bool {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);
@@ -269,7 +270,7 @@ mod tests {
             (ratio.low, ratio.high)
         };
         assert_eq!((bounds(1), bounds(3)), ((2.0, 9.0), (1.0, 10.0)));
-        // Six rounds are enough for one lock only, and five for none: they say so.
+        // Six rounds are enough only for one lock, and five for none. The confidence says so.
         let few = |rounds, intervals| {
             let one = Ratio::of("x", &ratios[..rounds], intervals).confidence;
             together([one].repeat(intervals))
@@ -277,7 +278,7 @@ mod tests {
         assert!(few(6, 1) >= CONFIDENCE && few(6, 2) < CONFIDENCE && few(5, 1) < CONFIDENCE);
         assert!((few(6, 2) - (1.0 - 4.0 / 64.0)).abs() < 1e-12);
         assert_eq!([1, 2, 3, 4].map(rounds_for), [6, 7, 7, 8]);
-        // The looks at several locks share what may be wrong, too.
+        // With looks, several locks also share the permitted error.
         let ratios = [1.0; 100];
         for intervals in 1..=4 {
             let one = Ratio::looked_at("x", &ratios, intervals).confidence;
@@ -288,7 +289,8 @@ mod tests {
         }
     }
 
-    /// Who stops as soon as the interval leaves the truth out is right as often as it says.
+    /// Even if the run stops as soon as an interval misses the true value, intervals are right as
+    /// often as they claim.
     #[test]
     fn intervals_hold_although_they_are_looked_at() {
         const RUNS: usize = 400;
@@ -306,7 +308,7 @@ mod tests {
             missed_by_others +=
                 usize::from(looks.any(|ratios| leaves_out(Ratio::of("x", ratios, 1))));
         }
-        // Five of a hundred at most. Intervals of 95 % at each look miss in 28 of a hundred runs.
+        // At most 5 in 100 runs. With intervals of 95 % at each look it would be 28 in 100.
         assert!(missed <= RUNS / 20, "{missed}");
         assert!(missed_by_others > RUNS / 5, "{missed_by_others}");
     }
@@ -315,7 +317,7 @@ mod tests {
     fn an_interval_that_was_looked_at_is_that_of_the_last_look() {
         let few = Ratio::looked_at("x", &[1.0; 7], 1);
         assert_eq!((few.claims, few.verdict()), (false, Verdict::TooFewRounds));
-        // One ratio far off is within the interval of eight rounds, and not of ten.
+        // An outlier is within the interval after eight rounds, and outside of it after ten.
         let mut ratios = vec![1.5; 12];
         ratios[2] = 9.0;
         let eight = Ratio::looked_at("x", &ratios[..9], 1);

@@ -20,10 +20,11 @@ use std::ptr;
 use super::variables::Variable;
 use crate::inherited;
 
-/// Variables by which a service manager tells a process that what it passes on is meant for it.
+/// Variables in which a service manager names the process that its descriptors and settings are
+/// meant for.
 const NAMING_A_PROCESS: [&[u8]; 3] = [b"LISTEN_PID", b"WATCHDOG_PID", b"SYSTEMD_EXEC_PID"];
-/// The same by the number of a process's file, which cannot be known before the process is there;
-/// readers do without it.
+/// The same by the inode of a pidfd, which is not known before the process exists. Readers do not
+/// need it.
 const NAMING_ITS_FILE: &[u8] = b"LISTEN_PIDFDID";
 
 pub struct Image {
@@ -55,7 +56,7 @@ impl Image {
         })
     }
 
-    /// As another process executes it: variables that name this process name that one.
+    /// The image for a child to execute: variables that name this process will name the child.
     pub fn for_child(&mut self) -> Arrays {
         let own = std::process::id().to_string();
         let is_own = |entry: &[u8], name: &[u8]| value(entry, name) == Some(own.as_bytes());
@@ -107,22 +108,22 @@ pub struct Arrays {
     pids: Vec<*mut u8>,
 }
 
-/// The room for that number.
+/// The digits of that number.
 const DIGITS: usize = 10;
 
 impl Arrays {
     /// Becomes the program; returns if that fails. Allocates nothing.
     pub fn exec(&self) -> io::Error {
         self.write_pid();
-        // SAFETY: invariant 2. The path has a slash, so that there is no search, and a text without
-        // an interpreter is given to a shell.
+        // SAFETY: invariant 2. The path has a slash, so it is not searched for. A script without an
+        // interpreter is run by a shell.
         unsafe { libc::execvpe(self.path, self.words.as_ptr(), self.environment.as_ptr()) };
         io::Error::last_os_error()
     }
 
     fn write_pid(&self) {
         let mut digits = [0; DIGITS];
-        // It has room for any number of 32 bits.
+        // Any number of 32 bits fits.
         let _ = write!(&mut digits[..], "{}", std::process::id());
         for &place in &self.pids {
             // SAFETY: invariant 2; the entry has room for the digits and a zero.
@@ -150,7 +151,7 @@ fn own_environment() -> Vec<Vec<u8>> {
     entries
 }
 
-/// With these variables: in the place of those that have their names, or at the end.
+/// The environment with these variables. Each replaces the one of its name, or is appended.
 fn changed(mut entries: Vec<Vec<u8>>, variables: &[Variable]) -> Vec<Vec<u8>> {
     for (name, new) in variables {
         let entry = [name.as_bytes(), b"=", new.as_bytes(), b"\0"].concat();

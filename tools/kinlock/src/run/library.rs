@@ -22,7 +22,7 @@ use super::variables::is_preloadable;
 
 pub const FILE: &str = "libkinlock_preload.so";
 const PACKAGE: &str = "kinlock-preload";
-/// The folders of the library's crate, and of those that it is made of.
+/// The folders of the library's crate, and of the crates that it depends on.
 const CRATES: [&str; 5] = [
     "tools/preload",
     "lib/core",
@@ -31,12 +31,12 @@ const CRATES: [&str; 5] = [
     "lib/report",
 ];
 
-/// What to preload: the [path](platforms) of the library that is named by `KINLOCK_PRELOAD`, or
-/// installed, or that of the checkout that the command itself was built in. A library with another
-/// name than ours is preloaded as it is.
+/// Finds the library to preload, and returns its [path](platforms). It is the one that
+/// `KINLOCK_PRELOAD` names, the installed one, or the one of the checkout in which this command was
+/// built. A library with another name than ours is preloaded as it is.
 ///
 /// # Errors
-/// If it is nowhere, cannot be built, or lies where it cannot be preloaded from.
+/// If there is none, if it cannot be built, or if it cannot be preloaded from where it is.
 pub fn find() -> anyhow::Result<PathBuf> {
     let library = is_preloadable(locate()?)?;
     Ok(match library.file_name() == Some(FILE.as_ref()) {
@@ -77,7 +77,7 @@ fn locate() -> anyhow::Result<PathBuf> {
     Ok(beside)
 }
 
-/// The path by which the command was executed, where there is no `/proc` to tell.
+/// The path by which the command was executed, for systems without `/proc`.
 fn executed() -> io::Result<PathBuf> {
     // SAFETY: invariant 1.
     let path = unsafe {
@@ -93,14 +93,14 @@ fn root() -> &'static Path {
     own.ancestors().nth(2).unwrap_or(own)
 }
 
-/// Whether the command lies where cargo puts it, and its sources are where they were.
+/// Whether the command lies where cargo puts it, and its sources still exist.
 fn is_in_checkout(folder: &Path) -> bool {
     let target = folder.parent();
     let is_target = target.is_some_and(|target| target.join("CACHEDIR.TAG").is_file());
     is_target && root().join(CRATES[0]).is_dir()
 }
 
-/// Whether it is missing or older than a source.
+/// Whether the library is missing or older than a source.
 fn is_outdated(library: &Path) -> bool {
     let Ok(built) = fs::metadata(library).and_then(|data| data.modified()) else {
         return true;
@@ -109,7 +109,7 @@ fn is_outdated(library: &Path) -> bool {
     sources.iter().any(|folder| newest(folder) > Some(built))
 }
 
-/// When something in a folder was changed last.
+/// The time of the latest change in a folder.
 fn newest(folder: &Path) -> Option<SystemTime> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     let changed = entries.filter_map(|entry| match entry.file_type() {
@@ -119,7 +119,7 @@ fn newest(folder: &Path) -> Option<SystemTime> {
     changed.max()
 }
 
-/// Has cargo build it as the command was built, beside it.
+/// Has cargo build the library with the command's profile, next to the command.
 fn build(folder: &Path, library: &Path) -> anyhow::Result<()> {
     tell(&format!("kinlock: building {}", library.display()));
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));

@@ -38,14 +38,14 @@ use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
 /// mutexes, reader-writer locks, spinlocks and condition variables; C11 threads and C++ use these,
 /// too. The command then becomes the program. Nothing is written to the program's stdout.
 ///
-/// Refused are programs that a preloaded library does not reach: static ones, unless they may start
+/// Programs that a preloaded library does not reach are refused: static ones, unless they may start
 /// others, set-uid ones, those of another architecture or C library; and those under a sanitizer or
 /// a checker of threads, which has to see the C library's locks. --force runs them all the same. If
 /// no call was intercepted, a line on stderr says so at the end.
 ///
 /// With --report the command stays behind, passes signals on, and says at the end what each lock
-/// did; SIGUSR1 to it shows that at once. Meanwhile the program runs slower: mostly by a tenth or
-/// less, by a quarter if it does nothing but lock.
+/// did; SIGUSR1 to the command shows that at once. The program runs slower under a report: mostly
+/// by a tenth or less, by a quarter if it does nothing but lock.
 ///
 /// Exit status: the program's; 1 if that is 0 and a limit of --fail-if is exceeded; 2 bad input,
 /// 126 the program cannot be run, 127 it was not found.
@@ -66,7 +66,7 @@ use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
 pub struct Args {
     /// The lock to use: kinlock-mutex; kinlock-spin, for short critical sections, no more threads
     /// than CPUs, and no memory that is freed while it is unlocked; or pthread: the C library's
-    /// own, and nothing is preloaded but to count or to report
+    /// own, for which nothing is preloaded except to count or to report
     #[arg(long, value_name = "NAME", default_value = "kinlock-mutex", value_parser = named::<Lock>)]
     lock: Lock,
     /// The reader-writer locks to use: ours, or glibc: the C library's own [default: ours, but
@@ -76,8 +76,8 @@ pub struct Args {
     /// Write how often locks were taken and found taken, as JSON: a line per process
     #[arg(long, value_name = "FILE")]
     counts: Option<PathBuf>,
-    /// Let `kinlock report PID` say what locks do while the program runs. Until then it runs as
-    /// without a report
+    /// Let `kinlock report PID` say what locks do while the program runs. Until that command is
+    /// used, the program runs as without a report
     #[arg(long, conflicts_with_all = ["report", "print_env"])]
     standby: bool,
     /// Print the variables for a shell, and run nothing
@@ -147,7 +147,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         return reported(&session, &program, &variables, counts);
     }
     if is_swapped {
-        // For the process that this one becomes: many a child of it has no locks.
+        // Only the process that this one becomes warns: many of its children use no locks.
         variables.push(("KINLOCK_WARN", std::process::id().to_string().into()));
     }
     let image = program.image(&variables)?;
@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     Err(cannot_run(&program, &error).into())
 }
 
-/// Runs the program and reports what its locks did. The report is there however it ends.
+/// Runs the program and reports what its locks did, in whatever way the program ends.
 fn reported(
     session: &Session,
     program: &Program,
@@ -173,18 +173,18 @@ fn reported(
     };
     let is_over = &AtomicBool::new(false);
     let status = std::thread::scope(|scope| {
-        // Reports are made by a thread of their own, one after the other: an output that nobody
-        // reads does not keep signals from the program.
+        // A separate thread makes the reports, one after the other: if nobody reads an output,
+        // signals are still passed to the program.
         let (sender, requests) = channel::<Option<ExitStatus>>();
         let mut requests = Some(requests);
         let ask = |status| {
-            // There may be no room for a thread.
+            // There is no thread if none could be started.
             if sender.send(status).is_err() {
                 report(status);
             }
         };
         let mut watcher = None;
-        // When all signals are blocked, so that no thread of this scope gets them.
+        // Called when all signals are blocked, so that no thread of this scope gets them.
         let mut begin = |pid| {
             let maker = |name: &str| std::thread::Builder::new().name(name.to_owned());
             let asked = requests.take().into_iter().flatten();
@@ -215,7 +215,7 @@ fn reported(
         ask(Some(status));
         Ok(status)
     });
-    // No destructor runs when this process ends as the program did.
+    // Removed here, since no destructor runs when this process ends as the program did.
     let _ = fs::remove_dir_all(session.folder.path());
     let status = status.map_err(|error| {
         if let Some(counts) = counts {
@@ -236,16 +236,16 @@ pub fn cannot_run(program: &Program, error: &io::Error) -> Failure {
     }
 }
 
-/// The file for counts: empty, as each process of the program adds a line.
+/// The file for counts. It is empty at first, and each process of the program adds a line.
 struct Counts {
     /// Absolute, because the program may change its folder.
     path: PathBuf,
-    /// What was in it, for the case that the program cannot be executed.
+    /// Its old content, which is restored if the program cannot be executed.
     before: Option<Vec<u8>>,
 }
 
 impl Counts {
-    /// `None` if there can be none here.
+    /// `None` if there can be no counts: without `/proc` a path to a descriptor does not exist.
     fn begin(path: &Path) -> anyhow::Result<Option<Self>> {
         if path == Path::new("-") {
             bail!("--counts -: stdout is the program's; name a file");
@@ -267,9 +267,9 @@ impl Counts {
         Ok(Some(Counts { path, before }))
     }
 
-    /// Leaves everything as it was.
+    /// Restores the file.
     fn give_back(self) {
-        // There is an error to tell already.
+        // An error here is ignored, since there is already another one to report.
         let _ = match self.before {
             Some(text) => fs::write(&self.path, text),
             None if self.path.is_file() => fs::remove_file(&self.path),

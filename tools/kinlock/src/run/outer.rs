@@ -1,9 +1,9 @@
-//! What another `kinlock` left in the environment, in whose program this command runs: a shell
-//! under `kinlock run`, or one that has evaluated `--print-env`.
+//! Variables that another `kinlock` left in the environment, when this command runs in its program:
+//! in a shell under `kinlock run`, or in one that has evaluated `--print-env`.
 //!
 //! A program gets the locks that its own command names, and is measured as its own command says. So
-//! the library and the variables by which commands talk to it are taken out of the environment
-//! first of all. The knobs stay: they do not choose a lock, and users set them by hand, too.
+//! the library and the variables by which commands talk to it are removed from the environment
+//! before anything else. The knobs stay: they do not choose a lock, and users set them by hand.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -33,10 +33,10 @@ const OF_COMMANDS: [&str; 9] = [
     "KINLOCK_NO_CHILDREN",
 ];
 
-/// What was changed in the environment, with the new values; `None`: it was removed.
+/// The changed variables of the environment with their new values; `None` if they were removed.
 static CHANGES: OnceLock<Vec<(&str, Option<OsString>)>> = OnceLock::new();
 
-/// Takes all of it out of the environment of this process.
+/// Removes the library and these variables from the environment of this process.
 pub fn forget() {
     let set = OF_COMMANDS.into_iter();
     let set = set.filter(|name| env::var_os(name).is_some());
@@ -58,13 +58,13 @@ pub fn forget() {
     CHANGES.get_or_init(|| changes);
 }
 
-/// What [`forget`] has changed: a shell has it still.
+/// The changes by [`forget`]. The shell that started this command still has the old values.
 pub fn changes() -> &'static [(&'static str, Option<OsString>)] {
     CHANGES.get().map_or(&[], |changes| changes)
 }
 
-/// Begins this process again if the library is in it: `bench` is to measure the C library's locks
-/// as they are.
+/// Executes this command again if the library is loaded in it: `bench` has to measure the C
+/// library's own locks.
 #[cfg(feature = "bench")]
 pub fn leave() {
     use std::os::unix::process::CommandExt;
@@ -83,7 +83,7 @@ pub fn leave() {
     ));
 }
 
-/// `LD_PRELOAD` without any copy of the library; `None`: it names none.
+/// `LD_PRELOAD` without any copy of the library; `None` if it names no copy.
 fn without_ours(preloaded: &OsStr) -> Option<OsString> {
     // glibc's separators.
     let all = preloaded.as_bytes().split(|byte| b" :".contains(byte));
@@ -93,8 +93,8 @@ fn without_ours(preloaded: &OsStr) -> Option<OsString> {
     (others.len() < all.len()).then(|| OsString::from_vec(others.join(&b':')))
 }
 
-/// Whether it is called as the library is, in whatever folder, also one that only the loader
-/// knows; or is a file that reads the variable of its counts, which nothing else does.
+/// Whether the file has the library's name, in any folder, even one that only the loader can find;
+/// or contains the name of the variable for counts, which nothing else reads.
 fn is_ours(file: &Path) -> bool {
     let reads_counts = || {
         let text = file.is_file().then(|| fs::read(file).ok()).flatten()?;

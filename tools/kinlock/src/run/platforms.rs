@@ -1,10 +1,10 @@
 //! Keeping the library out of processes that it cannot work in.
 //!
-//! All processes that a program starts inherit `LD_PRELOAD`. With the library's own path in it one
-//! that is linked with musl would not start, and for each 32-bit one the loader would write a line.
-//! So the path has `$PLATFORM`, for which glibc's loader puts the name of its processor: the file
-//! is a link to the library for 64-bit processes, and an empty library for 32-bit ones. musl's
-//! loader takes the path literally, finds nothing there, and says nothing.
+//! All processes that a program starts inherit `LD_PRELOAD`. If that had the library's own path, a
+//! process linked with musl would not start, and for each 32-bit process the loader would print a
+//! line. So the path contains `$PLATFORM`, which glibc's loader replaces by the name of its
+//! processor: the file is a link to the library for 64-bit processes, and an empty library for
+//! 32-bit ones. musl's loader takes the path literally, finds nothing there, and prints nothing.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// What glibc may call the processor in a process that the library works in.
+/// The names that glibc may give the processor in a process in which the library works.
 const WIDE: &[&str] = match () {
     // The last two: glibc 2.26 to 2.36, on processors with AVX2 or AVX-512.
     #[cfg(target_arch = "x86_64")]
@@ -27,14 +27,14 @@ const WIDE: &[&str] = match () {
     () => &[],
 };
 
-/// The same of processes for which there is an empty library.
+/// The same for processes that get the empty library.
 const NARROW: &[&str] = match cfg!(target_arch = "x86_64") {
     true => &["i386", "i486", "i586", "i686"],
     false => &[],
 };
 
-/// A path for `LD_PRELOAD` that leads to the library where it works. The library's own path if its
-/// folder cannot be written to, and has no such files yet.
+/// A path for `LD_PRELOAD` that leads to the library in processes in which it works. It is the
+/// library's own path if these files are missing and its folder cannot be written to.
 pub fn path(library: &Path) -> PathBuf {
     let Some(file) = library.file_name() else {
         return library.to_owned();
@@ -46,8 +46,7 @@ pub fn path(library: &Path) -> PathBuf {
     folder.join("$PLATFORM").join(file)
 }
 
-/// Whether the kernel tells programs a name that is one of those known here. Some emulated ones
-/// tell none.
+/// Whether the kernel tells programs one of the names above. Some emulated kernels tell none.
 fn knows_platform() -> bool {
     // SAFETY: invariant 1.
     let name = unsafe {
@@ -58,7 +57,7 @@ fn knows_platform() -> bool {
     name.is_some_and(|name| WIDE.contains(&name))
 }
 
-/// Makes what is missing. Other commands may do the same at the same time.
+/// Makes the missing files. Other commands may do the same at the same time.
 fn prepare(folder: &Path, library: &Path) -> io::Result<()> {
     let file = Path::new(library.file_name().unwrap_or_default());
     let target = Path::new("../..").join(file);
@@ -78,7 +77,7 @@ fn prepare(folder: &Path, library: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file beside `place`, and then renames it.
+/// Makes a file next to `place`, and renames it to `place`.
 fn replace(place: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     fs::create_dir_all(place.parent().unwrap_or(place))?;
     let new = place.with_extension(std::process::id().to_string());
@@ -127,7 +126,7 @@ fn empty_library() -> Vec<u8> {
             READ_WRITE,
             4,
         ],
-        // Without it the loader would make the stack executable.
+        // Without this entry the loader would make the stack executable.
         [libc::PT_GNU_STACK, 0, 0, 0, 0, 0, READ_WRITE, 16],
     ];
     // One bucket and one symbol, which are empty; no names.

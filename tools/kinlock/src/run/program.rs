@@ -29,13 +29,13 @@ use rustix::process::{getgid, getuid};
 use super::image::Image;
 use super::variables::Variable;
 
-/// The statuses of shells.
+/// The exit statuses of shells for these errors.
 pub const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 /// A program that can be executed, with its arguments.
 pub struct Program {
-    /// What it is called, by itself too.
+    /// Its name, which is also its argument 0.
     name: OsString,
     path: PathBuf,
     args: Vec<OsString>,
@@ -64,7 +64,7 @@ impl Program {
         for path in candidates.filter(|path| !path.is_dir()) {
             match is_executable(&path) {
                 Ok(()) => return Ok(found(path)),
-                // The first one that is there tells more than those that are not.
+                // An error about the first existing file says more than "not found".
                 Err(other) if failure.status == NOT_FOUND && other.status != NOT_FOUND => {
                     failure = other;
                 }
@@ -95,14 +95,14 @@ impl Program {
         command
     }
 
-    /// Refuses a program that a preloaded library does not reach, or that it would break; if
-    /// `force`, says so and lets it run. `is_reported`: a program that records by itself is let
-    /// run, too.
+    /// Refuses a program that a preloaded library does not reach, or that the library would break.
+    /// With `force`, prints a warning instead. `is_reported`: a program that records by itself is
+    /// not refused.
     pub fn check(&self, force: bool, is_reported: bool) -> Result<(), Failure> {
         match self.obstacle() {
             Ok(None) => {}
             Ok(Some(Obstacle { records: true, .. })) if is_reported => {}
-            // What it starts has the environment that it has.
+            // The programs that it starts inherit its environment, so they may be reached.
             Ok(Some(Obstacle {
                 what, passes: true, ..
             })) => tell(&format!(
@@ -142,7 +142,7 @@ impl Program {
         // As many scripts in a row as the kernel accepts.
         for _ in 0..=5 {
             let interpreter = match look(&path) {
-                // What may be executed but not read, for example: the kernel will tell.
+                // Such a file may be executable but not readable: the kernel decides.
                 Err(_) => return Ok(None),
                 Ok(Kind::Elf) => {
                     let found = obstacle(&path);
@@ -166,12 +166,12 @@ impl Program {
         Err(self.refused("its interpreters are scripts, too many in a row".to_owned()))
     }
 
-    /// The tool of Valgrind that is asked for, if it watches locks.
+    /// The tool of Valgrind that the options choose, if it watches locks.
     fn thread_checker(&self) -> Option<&'static str> {
         let options = env::var_os("VALGRIND_OPTS").unwrap_or_default();
         let options = options.as_bytes().split(u8::is_ascii_whitespace);
         let words = self.args.iter().map(|word| word.as_bytes());
-        // Those after the name of a program are the program's.
+        // Options after the name of a program belong to the program.
         let words = words.take_while(|word| word.starts_with(b"-"));
         let tools = options
             .chain(words)
@@ -181,7 +181,7 @@ impl Program {
                 .into_iter()
                 .find(|k| k.as_bytes() == tool)
         };
-        // The last one counts.
+        // The last option is in effect.
         tools.last().and_then(known)
     }
 
@@ -203,7 +203,7 @@ fn is_executable(path: &Path) -> Result<(), Failure> {
         }
         Err(error) => refused(CANNOT_RUN, &error.to_string()),
         Ok(data) if data.is_dir() => refused(CANNOT_RUN, "it is a folder"),
-        // To open a pipe would wait for its writer.
+        // Checked first: opening a pipe would wait for its writer.
         Ok(data) if !data.is_file() => refused(CANNOT_RUN, "it is no file"),
         Ok(_) if !may_execute(path) => refused(CANNOT_RUN, "it may not be executed"),
         Ok(_) => Ok(()),
@@ -217,7 +217,7 @@ fn may_execute(path: &Path) -> bool {
 /// Why a program should not run with the library.
 struct Obstacle {
     what: String,
-    /// Whether it only concerns the program itself, and not those that it may start.
+    /// Whether only the program itself is affected, and not the programs that it may start.
     passes: bool,
     /// Whether the program needs no library for a report, since it records what its locks do.
     records: bool,
@@ -233,7 +233,8 @@ impl Obstacle {
     }
 }
 
-/// A sanitizer's library in `LD_PRELOAD`, which a program may need that was not built with it.
+/// A sanitizer's library in `LD_PRELOAD`. A program that was not built with the sanitizer may need
+/// it.
 fn preloaded_sanitizer() -> Option<&'static str> {
     let preloaded = env::var_os("LD_PRELOAD")?;
     let has = |name: &str| {
@@ -251,7 +252,7 @@ fn preloaded_sanitizer() -> Option<&'static str> {
 
 enum Kind {
     Elf,
-    /// With what runs it.
+    /// A script, with its interpreter.
     Script(PathBuf),
     Other,
 }
@@ -264,7 +265,7 @@ fn look(path: &Path) -> io::Result<Kind> {
     }
     let line = begin.split(|&byte| byte == b'\n').next().unwrap_or(&[]);
     let Some(words) = line.strip_prefix(b"#!") else {
-        // A shell runs what the kernel does not know, unless it is no text.
+        // A shell runs a file of a format that the kernel does not know, if it is a text.
         return Ok(match line.contains(&0) {
             true => Kind::Other,
             false => Kind::Script("/bin/sh".into()),
@@ -330,17 +331,18 @@ fn other_c_library(linker: &[u8]) -> Option<&'static str> {
     found.map(|(_, library)| library)
 }
 
-/// Bits, byte order and the processor's two bytes, as an ELF file begins.
+/// Word size, byte order, and the two bytes for the processor from the header of an ELF file.
 type Form = [u8; 4];
 
-/// That of the command, and so of the library. There may be no `/proc` to read it from.
+/// The form of the command, and so of the library. It is not read from `/proc`, which may be
+/// missing.
 const OWN: Form = {
     let [low, high] = match () {
         #[cfg(target_arch = "x86_64")]
         () => EM_X86_64,
         #[cfg(target_arch = "aarch64")]
         () => EM_AARCH64,
-        // There is no library for others (`real.rs`).
+        // There is no library for other processors (`real.rs`).
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         () => object::elf::EM_NONE,
     }
@@ -364,18 +366,18 @@ fn words([class, order, machine @ ..]: Form) -> String {
     format!("{bits}-bit, ELF machine {machine}")
 }
 
-/// What else matters of an ELF program.
+/// Other properties of an ELF program.
 struct Parts {
-    /// The program that links it at its start.
+    /// The dynamic loader.
     linker: Option<Vec<u8>>,
     sanitizer: Option<&'static str>,
-    /// Whether its symbols are there, and no function that starts programs is one of them.
+    /// Whether it has symbols, and none of them is a function that starts programs.
     starts_none: bool,
     /// Whether it has the note of the crate `kinlock` with the feature `report`.
     records: bool,
 }
 
-/// Where that note is.
+/// The section of that note.
 const NOTE: &[u8] = b".note.kinlock";
 
 /// Functions that only programs under a sanitizer have.
@@ -386,10 +388,10 @@ const SANITIZERS: [(&[u8], &str); 4] = [
     (b"__hwasan_init", "HWAddressSanitizer"),
 ];
 
-/// What the names of all of them end with.
+/// The common end of these names.
 const SANITIZERS_END: &[u8] = b"san_init";
 
-/// Functions one of which a program needs to start another one.
+/// Functions that start programs. A program that starts others has at least one of them.
 const STARTS: [&[u8]; 6] = [
     b"execve",
     b"execveat",
@@ -399,7 +401,7 @@ const STARTS: [&[u8]; 6] = [
     b"syscall",
 ];
 
-/// Of a program as the library is built for.
+/// The header of a program that the library may fit.
 type Header = FileHeader64<Endianness>;
 
 impl Parts {
@@ -419,7 +421,7 @@ impl Parts {
             starts_none: false,
             records: false,
         };
-        // The kernel does without sections, and so do programs.
+        // Sections are optional: the kernel does not need them.
         if let Ok(sections) = header.sections(endian, data) {
             parts.records = sections.section_by_name(endian, NOTE).is_some();
             parts.note_symbols(&sections, endian, data);
@@ -455,8 +457,9 @@ impl Parts {
     }
 }
 
-/// Whether a table of names has one that ends like this. A name that another one ends with is
-/// written as the end of that one. The C library's search is quick in any build of the command.
+/// Whether a table contains a name that ends like this. Linkers may store a name as the end of a
+/// longer one, so only ends can be looked for. The C library's search is fast in any build of the
+/// command.
 fn has_end(names: &[u8], end: &[u8]) -> bool {
     let needle = [end, &[0]].concat();
     let (all, part) = (names.as_ptr().cast(), needle.as_ptr().cast());
@@ -464,7 +467,8 @@ fn has_end(names: &[u8], end: &[u8]) -> bool {
     unsafe { !libc::memmem(all, names.len(), part, needle.len()).is_null() }
 }
 
-/// What the program gets that its user has not: the loader then ignores `LD_PRELOAD`.
+/// The privilege that the program gets and its user does not have: then the loader ignores
+/// `LD_PRELOAD`.
 fn privilege(path: &Path) -> Option<&'static str> {
     let data = fs::metadata(path).ok()?;
     let mode = data.mode();

@@ -1,9 +1,10 @@
-//! Running a program and staying behind, as if the command had become the program: its status is
-//! the command's, signals to the command go to it, and it finds what the command was given.
+//! Running a program and staying behind, as if the command had become the program: the command ends
+//! with the program's status and passes signals on to it, and the program inherits the command's
+//! state.
 //!
-//! What a fork changes though an execution would not is put right: interval timers, pending
-//! signals, the duty to adopt orphans, and variables that name a process. The number of the
-//! process, its parent, and that the parent's end ends it are different.
+//! What a fork changes and an execution would not is restored: interval timers, pending signals,
+//! the duty to adopt orphans, and variables that name a process. Three things differ: the number of
+//! the process, its parent, and that it ends when the parent does.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -11,8 +12,8 @@
 //!    for which all zeros is a valid value.
 //! 2. Between fork and exec only system calls are made, with what was prepared before: nothing is
 //!    allocated, and no lock is taken that another thread may have held.
-//! 3. The child is not waited for before the last signal to it: until then its number is its own.
-//!    SIGCHLD is not ignored, so that nobody else takes its status.
+//! 3. The child is not waited for before the last signal to it: until then its number is not
+//!    reused. SIGCHLD is not ignored, so that nobody else takes its status.
 //! 4. Descriptors that stay open over an execution were inherited: this command opens none. Nothing
 //!    in it owns them.
 
@@ -34,30 +35,30 @@ use super::image::Image;
 use super::witness::{self, REAL_TIME, Witness, pending};
 use crate::inherited::{self, LAST, bit, set_of};
 
-/// After how long without a signal it is said once how to have the report before the end.
+/// After this time without a signal, a note says once how to get the report before the end.
 const LONG: Duration = Duration::from_secs(10);
-/// How long a signal to the group may come after the same one to the command alone, from a process
-/// that has not waited for anything in between. `timeout` sends both, so that its program gets one
-/// for certain.
+/// How much later than a signal to the command alone the same signal to the group may come, from a
+/// process that has not waited for anything in between. `timeout` sends both, so that its program
+/// gets one for certain.
 const BOTH: Duration = Duration::from_millis(500);
 
-/// What the command does beside waiting.
+/// What the command does besides waiting.
 pub struct Duties<'a> {
-    /// For each SIGUSR1 that is not the program's, and a note that it can be sent.
+    /// Called for each SIGUSR1 that is not meant for the program.
     pub on_request: Option<&'a mut dyn FnMut()>,
-    /// Called with the number of the program when that has begun.
+    /// Called with the number of the program's process when it has begun.
     pub on_start: Option<&'a mut dyn FnMut(u32)>,
-    /// The note is written to stderr after some seconds.
+    /// Whether to write a note about SIGUSR1 to stderr after some seconds.
     pub notes: bool,
     /// Descriptors that are needed at the end, besides stderr.
     pub keeps: Vec<i32>,
 }
 
 /// Starts a program and waits for its end. All signals stay blocked, so that none ends the command
-/// before it has done what remains to be done; it then [ends](end_like).
+/// before its work is done; the command then [ends](end_like).
 pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
     let pending = block_signals();
-    // Without a witness, if there is no room for a process, only a terminal's signals are known.
+    // There is no witness if no process can be made. Then only a terminal's signals are recognised.
     let witness = Witness::start().ok();
     let child = start(image, pending)?;
     let_go(&duties.keeps);
@@ -95,8 +96,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Looks at children that ended or stopped. As the first process of a container it has children
-    /// that others left behind, which have to be waited for.
+    /// Looks at children that ended or stopped. If this is the first process of a container, it
+    /// also has orphans as children, and has to wait for them.
     fn children(&mut self) -> Option<ExitStatus> {
         loop {
             let mut status = 0;
@@ -117,16 +118,17 @@ impl Waiting {
         }
     }
 
-    /// Stops as the program did, so that a shell sees its job stopped. Returns when it goes on.
+    /// Stops as the program did, so that a shell sees its job stopped. Returns when the command is
+    /// continued.
     fn stop(&mut self, signal: i32) {
-        // A SIGCONT that has come meanwhile would be dropped when this process stops.
+        // A pending SIGCONT would be dropped when this process stops.
         if let Some(signal) = take_pending(libc::SIGCONT) {
             if self.is_for_program(&signal) {
                 // SAFETY: invariant 3.
                 unsafe { libc::kill(self.child, libc::SIGCONT) };
                 return;
             }
-            // One to the group may have come before what stopped the program.
+            // A SIGCONT to the group may have come before the signal that stopped the program.
             if witness::state(self.child) != b'T' {
                 return;
             }
@@ -142,8 +144,8 @@ impl Waiting {
             libc::pthread_sigmask(libc::SIG_UNBLOCK, &one, ptr::null_mut());
             libc::pthread_sigmask(libc::SIG_BLOCK, &one, ptr::null_mut());
         }
-        // What has the command go on has the program go on, before another signal that stops takes
-        // its place. One to the whole group has done that already.
+        // The SIGCONT that continued the command also continues the program, before another signal
+        // stops it again. If it went to the whole group, it has done so already.
         let signal = take_pending(libc::SIGCONT);
         if signal.is_some_and(|signal| self.is_for_program(&signal)) {
             // SAFETY: invariant 3.
@@ -155,7 +157,7 @@ impl Waiting {
     }
 
     fn got(&mut self, signal: Signal, duties: &mut Duties) {
-        // From the program to its parent, which would be the command's.
+        // The program has signalled its parent, which should be the command's parent.
         if signal.sender == Some(self.child) {
             let parent = parent_id() as libc::pid_t;
             if !self.is_of_group(&signal) && parent > 0 {
@@ -163,7 +165,7 @@ impl Waiting {
             }
             return;
         }
-        // The command's own CPU time, of which the program has its own.
+        // The command has used up its CPU time. The program's is counted separately.
         if signal.number == libc::SIGXCPU && signal.sender.is_none() {
             return;
         }
@@ -176,7 +178,7 @@ impl Waiting {
         signal.send(self.child);
     }
 
-    /// Whether the signal came to the command alone, and not from its witness.
+    /// Whether the signal was sent to the command alone, and not by its witness.
     fn is_for_program(&mut self, signal: &Signal) -> bool {
         let witness = self.witness.as_ref().map(Witness::pid);
         (witness.is_none() || signal.sender != witness) && !self.is_of_group(signal)
@@ -194,10 +196,10 @@ impl Waiting {
             }
             Some(false) if signal.may_be_of_own_group() => {}
             Some(false) => return false,
-            // Only a terminal's signals are known.
+            // Without the witness only a terminal's signals are recognised.
             None => return signal.sender.is_none(),
         }
-        // The same signal to the group may follow at once.
+        // The sender may send the same signal to the group next.
         let begin = Instant::now();
         loop {
             let may_send_another = signal.sender.is_some_and(is_running);
@@ -213,7 +215,7 @@ impl Waiting {
     }
 }
 
-/// Starts the program. Its pending signals are these.
+/// Starts the program with these pending signals.
 fn start(image: &mut Image, pending: u64) -> io::Result<libc::pid_t> {
     let arrays = image.for_child();
     let (mut failure, tell_failure) = io::pipe()?;
@@ -234,7 +236,7 @@ fn start(image: &mut Image, pending: u64) -> io::Result<libc::pid_t> {
     if child == 0 {
         // SAFETY: invariants 1 and 2.
         unsafe {
-            // As when the command becomes the program: what ends one ends the other.
+            // The program ends with the command, as if the command had become the program.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             if libc::getppid() != command {
                 libc::_exit(1);
@@ -249,7 +251,7 @@ fn start(image: &mut Image, pending: u64) -> io::Result<libc::pid_t> {
         }
         inherited::restore();
         let error = arrays.exec().raw_os_error().unwrap_or(libc::ENOEXEC);
-        // Nobody listens if the command has ended.
+        // Writing fails if the command has ended.
         let _ = (&tell_failure).write_all(&error.to_ne_bytes());
         // SAFETY: no preconditions.
         unsafe { libc::_exit(127) };
@@ -260,7 +262,7 @@ fn start(image: &mut Image, pending: u64) -> io::Result<libc::pid_t> {
     drop(tell_failure);
     let mut error = [0; 4];
     match failure.read_exact(&mut error) {
-        // Closed by the execution.
+        // The pipe was closed by the execution, so the program runs.
         Err(_) => Ok(child),
         Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error))),
     }
@@ -268,9 +270,9 @@ fn start(image: &mut Image, pending: u64) -> io::Result<libc::pid_t> {
 
 const TIMERS: [libc::c_int; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];
 
-/// Lets go of what only the program should have open: a peer learns of its closing a pipe, a socket
-/// or a terminal. Regular files stay open, because closing one gives up the locks of this process
-/// on it, which were the program's when the command became it.
+/// Closes descriptors that only the program should have open: a peer has to learn when the program
+/// closes a pipe, a socket or a terminal. Regular files stay open, because closing one would
+/// release this process's locks on it, which the program would have if the command had become it.
 fn let_go(keeps: &[i32]) {
     let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") else {
         return;
@@ -278,7 +280,7 @@ fn let_go(keeps: &[i32]) {
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
     let numbers: Vec<i32> = match fs::read_dir("/proc/self/fd") {
         Ok(open) => open.flatten().filter_map(number).collect(),
-        // There is no /proc. Few programs have as many.
+        // There is no /proc to list the descriptors. Few programs have more than this.
         Err(_) => (0..1024).collect(),
     };
     for number in numbers.into_iter().filter(|number| !keeps.contains(number)) {
@@ -302,7 +304,8 @@ fn let_go(keeps: &[i32]) {
     }
 }
 
-/// Whether the program seems to draw on the terminal that stderr is: it reads single keys.
+/// Whether the program seems to draw on the terminal that stderr is, since the terminal is set to
+/// give it single keys.
 fn is_full_screen() -> bool {
     let Ok(terminal) = File::open("/dev/tty") else {
         return false;
@@ -311,8 +314,9 @@ fn is_full_screen() -> bool {
     io::stderr().is_terminal() && tcgetattr(&terminal).is_ok_and(reads_keys)
 }
 
-/// Ends the command as the program ended, if a signal did that; else what its status is. The first
-/// process of a container is not ended by its own signal: then it is the status that a shell has.
+/// If a signal ended the program, ends the command by the same signal. Otherwise returns the
+/// program's status. The first process of a container cannot be ended by its own signal: then the
+/// status is the one that a shell reports.
 pub fn end_like(status: ExitStatus) -> Outcome {
     if let Some(signal) = status.signal() {
         // SAFETY: invariant 1; the program has left the core, if any.
@@ -327,9 +331,9 @@ pub fn end_like(status: ExitStatus) -> Outcome {
     Outcome::Program(status.code().or_else(signal).unwrap_or(1) as u8)
 }
 
-/// From now on signals that end a program end the command, which removes the folder before: an
-/// output that nobody reads may hold it up, or much debugging information. What has come until now,
-/// or comes at once, went to the program, too.
+/// From now on, signals that end a program remove the folder and end the command, which may be held
+/// up by an output that nobody reads or by much debugging information. Signals that have come so
+/// far, or come at once, were also meant for the program.
 pub fn may_be_ended(folder: PathBuf) {
     let end = move || {
         let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
@@ -345,22 +349,22 @@ pub fn may_be_ended(folder: PathBuf) {
         let outcome = end_like(ExitStatus::from_raw(signal.number));
         std::process::exit(outcome.exit_status().into());
     };
-    // If there is no room for a thread, nothing is lost but this.
+    // If no thread can be started, only this feature is missing.
     let _ = std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(end);
 }
 
-/// Whether a process has something to do.
+/// Whether a process is running or about to run.
 fn is_running(pid: libc::pid_t) -> bool {
     matches!(witness::state(pid), b'R' | b'D')
 }
 
 struct Signal {
     number: i32,
-    /// The process that sent it, if one did; 0 for one that has no number here.
+    /// The process that sent it, if one did; 0 for a process that has no number here.
     sender: Option<libc::pid_t>,
-    /// What came with it, by `sigqueue`.
+    /// The value that was sent with it, by `sigqueue`.
     value: Option<libc::sigval>,
 }
 
@@ -375,8 +379,8 @@ impl Signal {
         };
     }
 
-    /// Takes the one to the group, too, if this is the one to the command alone: they count as one,
-    /// as they do for a program that has not looked at the first before the second comes.
+    /// Also takes the signal to the group, if this one was sent to the command alone. Both count as
+    /// one, as for a program that has not handled the first when the second comes.
     fn take_both(&self) {
         if self.number < REAL_TIME {
             witness::finish_sending();
@@ -384,8 +388,8 @@ impl Signal {
         }
     }
 
-    /// Whether its sender is in the command's process group, or has ended. Not asked for real-time
-    /// signals, of which many may come.
+    /// Whether its sender is in the command's process group, or has ended. Always false for
+    /// real-time signals, of which many may come.
     fn may_be_of_own_group(&self) -> bool {
         let Some(sender) = self.sender.filter(|&sender| sender > 0) else {
             return false;
@@ -395,8 +399,8 @@ impl Signal {
     }
 }
 
-/// Blocks all signals, which are waited for. Returns those that the command was given as pending
-/// and blocked, and that are the program's now.
+/// Blocks all signals: the command waits for them instead. Returns those that the command inherited
+/// as pending and blocked; they are for the program.
 fn block_signals() -> u64 {
     let pending = pending();
     inherited::block(1..=LAST);
@@ -406,7 +410,7 @@ fn block_signals() -> u64 {
     pending
 }
 
-/// Takes one of these signals within that time, if it is limited.
+/// Takes one of these signals. `left` limits the wait.
 fn take(signals: &libc::sigset_t, left: Option<Duration>) -> Option<Signal> {
     let left = left.map(|left| libc::timespec {
         tv_sec: left.as_secs() as _,

@@ -13,7 +13,7 @@ use kinlock_core::config::{LocalLimit, Numa, Quantum};
 use kinlock_linux::topology::DomainKind;
 
 names! {
-    /// What a program's locks become.
+    /// The locks that a program's locks are replaced by.
     Lock, "lock":
     Mutex = "kinlock-mutex", "our mutex";
     Spin = "kinlock-spin", "our queued spinlock";
@@ -21,7 +21,7 @@ names! {
 }
 
 names! {
-    /// What a program's reader-writer locks become.
+    /// The locks that a program's reader-writer locks are replaced by.
     RwLocks, "kind of reader-writer lock":
     Ours = "ours", "our reader-writer lock";
     Glibc = "glibc", "the C library's own";
@@ -79,7 +79,7 @@ impl Knobs {
     }
 }
 
-/// What has a program run on this lock.
+/// The variables that make a program run on this lock.
 pub fn of_lock(lock: Lock, library: &Path) -> Vec<Variable> {
     vec![
         ("KINLOCK_LOCK", lock.name().into()),
@@ -88,7 +88,7 @@ pub fn of_lock(lock: Lock, library: &Path) -> Vec<Variable> {
 }
 
 /// Refuses a path that `LD_PRELOAD` cannot name. Loaders end the name of a library at a separator,
-/// and put something else in the place of `$LIB` and its like.
+/// and expand `$LIB` and the like.
 pub fn is_preloadable(path: PathBuf) -> anyhow::Result<PathBuf> {
     let is_special = |byte: &u8| b" :\t\n\r\x0b\x0c$".contains(byte);
     if path.as_os_str().as_bytes().iter().any(is_special) {
@@ -101,8 +101,8 @@ pub fn is_preloadable(path: PathBuf) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// `LD_PRELOAD` with a library behind what is there. A library that wraps functions of locks then
-/// has its turn first, and ends in the functions of this one as it would in the C library's.
+/// `LD_PRELOAD` with a library appended. A library that wraps functions of locks is then called
+/// first, and calls the functions of this library as it would call the C library's.
 pub fn preloaded(library: &Path) -> OsString {
     let mut all = env::var_os("LD_PRELOAD").unwrap_or_default();
     if !all.is_empty() {

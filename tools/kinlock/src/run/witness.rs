@@ -3,11 +3,12 @@
 //! A program that the command waits for is in the command's process group. A signal to the group
 //! (from a terminal, from `timeout`, from a service manager that signals each process) has reached
 //! the program already, and must not be passed on; one to the command alone is meant for the
-//! program. The receiver of a signal cannot tell these apart. So another process, the witness, is
-//! in the group, with all signals blocked: what it has got, too, was not for the command alone.
+//! program. The receiver of a signal cannot tell these apart. So there is another process in the
+//! group, the witness, with all signals blocked: a signal that it has received, too, went to the
+//! group.
 //!
-//! It does one more thing: while the command is stopped because its program is, it continues the
-//! command when the program goes on.
+//! The witness does one more thing: while the command is stopped because its program is, it
+//! continues the command when the program goes on.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -25,14 +26,14 @@ use std::ptr;
 
 use crate::inherited::{self, LAST, bit, bits, set_of};
 
-/// The first real-time signal of the kernel. These are not merged: one sent thrice comes thrice.
+/// The kernel's first real-time signal. Real-time signals are queued: one sent thrice comes thrice.
 pub const REAL_TIME: i32 = 32;
-/// How often it looks whether a stopped program goes on.
+/// The interval at which the witness checks whether a stopped program goes on.
 const LOOK_MS: i32 = 50;
-/// How long it may take to answer; it is stopped, for example.
+/// How long the witness may take to answer. It may be stopped.
 const PATIENCE_MS: i32 = 1000;
 
-/// What has come since the last question: the number of each signal, by its number.
+/// How many of each signal have come since the last question, by the signal's number.
 type Answer = [u32; LAST as usize + 1];
 
 pub struct Witness {
@@ -45,7 +46,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Starts it. All signals have to be blocked.
+    /// Starts the witness. All signals have to be blocked.
     pub fn start() -> io::Result<Self> {
         let (asked, questions) = io::pipe()?;
         let (answers, told) = io::pipe()?;
@@ -69,17 +70,17 @@ impl Witness {
         self.pid
     }
 
-    /// Whether the command's process group got this signal, one of which the command has just
-    /// taken; or has got since one that cancels it, so that it must not be passed on in any case.
+    /// Whether a signal that the command has just taken went to its process group; or whether the
+    /// group has since got one that cancels it, so that it must not be passed on in any case.
     /// `None`: the witness does not answer.
     pub fn has_got(&mut self, signal: i32) -> Option<bool> {
         let mut before = pending();
         loop {
             let (answer, here) = self.gather(bit(signal))?;
             let is_ahead = self.ahead[signal as usize] > 0;
-            // What the witness has seen may have been dropped here meanwhile, by one that it has
-            // not seen yet. And SIGSTOP drops a SIGCONT without being seen: if the witness got both
-            // while it looked, it has seen nothing, but what is pending here has changed.
+            // A signal that the witness has seen may have been dropped here since, by one that it
+            // has not seen yet. And SIGSTOP drops a SIGCONT without being seen: if the witness got
+            // both while it looked, it has seen nothing, but the signals pending here have changed.
             let has_seen = has_any(&answer, cancels(signal)) || before != here;
             if is_ahead || has_any(&self.ahead, cancels(signal)) || !has_seen {
                 break;
@@ -90,35 +91,37 @@ impl Witness {
         let ahead = &mut self.ahead[signal as usize];
         let is_ahead = *ahead > 0;
         *ahead = match signal < REAL_TIME {
-            // The command, too, has several of them as one.
+            // For the command, too, several of them are one.
             true => 0,
             false => *ahead - u32::from(is_ahead),
         };
         Some(is_ahead || is_cancelled)
     }
 
-    /// Forgets what the command has not taken and that is not pending there any more: it has
-    /// stopped the command, or was dropped. Ends [`watch`](Self::watch), too.
+    /// Forgets signals that the command has not taken and that are no longer pending there: they
+    /// have stopped the command, or were dropped. Ends [`watch`](Self::watch), too.
     pub fn catch_up(&mut self) {
         self.gather(0);
     }
 
-    /// Asks what the group has got since the last time. Returns that, and what is pending here.
+    /// Asks which signals the group has got since the last time. Returns them, and the signals that
+    /// are pending here.
     fn gather(&mut self, taken: u64) -> Option<(Answer, u64)> {
         let answer = self.ask()?;
-        // What the witness has got is here, too.
+        // After this call, all signals that the witness has got have arrived here, too.
         finish_sending();
         let here = pending();
         self.add(&answer, here | taken);
         Some((answer, here))
     }
 
-    /// Adds what the group has got since the last time.
+    /// Adds the signals that the group has got since the last time.
     ///
-    /// What the group got and the command has not taken is pending there, but for what the kernel
-    /// dropped: a signal that stops drops SIGCONT, and SIGCONT drops those, whether they went to
-    /// the group or to the command alone. The witness may have taken such a signal before it was
-    /// dropped; left here, it would later stand for one to the command alone.
+    /// A signal that the group got and the command has not taken is pending in the command, unless
+    /// the kernel dropped it: a stop signal drops SIGCONT, and SIGCONT drops stop signals, whether
+    /// they went to the group or to the command alone. The witness may have taken such a signal
+    /// before it was dropped. If it were kept here, a later signal to the command alone would be
+    /// taken for it.
     fn add(&mut self, answer: &Answer, pending: u64) {
         for number in 1..=LAST {
             let ahead = &mut self.ahead[number as usize];
@@ -133,7 +136,7 @@ impl Witness {
         if self.is_broken {
             return None;
         }
-        // If the command has a signal to the group, the witness has it as well.
+        // After this call, the witness has each signal to the group that the command has.
         finish_sending();
         let answer = self.exchange();
         self.is_broken = answer.is_none();
@@ -144,8 +147,8 @@ impl Witness {
         self.questions.write_all(b"?").ok()?;
         let answers = self.answers.as_raw_fd();
         if !is_readable(answers, PATIENCE_MS) {
-            // SIGSTOP to the group has stopped it, and SIGCONT to the command alone has not
-            // continued it; or this process was stopped while it waited.
+            // SIGSTOP to the group has stopped the witness, and SIGCONT to the command alone has
+            // not continued it; or this process was stopped while it waited.
             if state(self.pid) == b'T' {
                 // SAFETY: invariant 4.
                 unsafe { libc::kill(self.pid, libc::SIGCONT) };
@@ -159,8 +162,8 @@ impl Witness {
         Some(answer.map(u32::from_ne_bytes))
     }
 
-    /// The command is about to stop because that process did. The witness continues the command by
-    /// SIGCONT when that process goes on.
+    /// Called when the command is about to stop because that process did. The witness continues the
+    /// command by SIGCONT when that process goes on.
     pub fn watch(&mut self, pid: libc::pid_t) {
         let watch = [&b"!"[..], &pid.to_ne_bytes()].concat();
         self.is_broken |= self.questions.write_all(&watch).is_err();
@@ -168,7 +171,8 @@ impl Witness {
 
     pub fn close(self) {
         let pid = self.pid;
-        // SAFETY: invariant 4. It may be stopped, and has nothing to tidy up.
+        // SAFETY: invariant 4. SIGKILL, since the witness may be stopped, and has nothing to clean
+        // up.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         // SAFETY: invariant 4.
         while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } == -1
@@ -177,8 +181,8 @@ impl Witness {
     }
 }
 
-/// Returns when no signal to a group is on its way to some of its processes only: the kernel sends
-/// it with a lock held that this call takes.
+/// Waits until each signal to a group has reached all of its processes: the kernel sends such a
+/// signal while it holds a lock that this call takes.
 pub fn finish_sending() {
     // SAFETY: no preconditions; it changes nothing, whether it succeeds or not.
     unsafe { libc::setpgid(0, libc::getpgrp()) };
@@ -194,14 +198,14 @@ fn is_readable(descriptor: i32, limit_ms: i32) -> bool {
     unsafe { libc::poll(&mut one, 1, limit_ms) == 1 }
 }
 
-/// The life of the witness. It ends when the command does, whose end of the pipe then closes.
+/// The main loop of the witness. It ends with the command, whose end of the pipe then closes.
 fn live(command: libc::pid_t, asked: i32, told: i32) -> ! {
     inherited::hide_arguments();
-    // SAFETY: invariant 3, and the strings live for ever. Nothing of the command's is kept open or
-    // in use: a reader of what the program writes has to see its end.
+    // SAFETY: invariant 3, and the strings live forever. No file or folder of the command's is kept
+    // in use: a reader of the program's output has to see its end.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"signal-witness".as_ptr());
-        // It may be stopped when the command ends, and would not see that.
+        // A stopped witness would not notice the command's end.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != command {
             end();
@@ -211,8 +215,8 @@ fn live(command: libc::pid_t, asked: i32, told: i32) -> ! {
         let told = libc::fcntl(told, libc::F_DUPFD, 3);
         libc::dup2(asked, 0);
         libc::dup2(told, 1);
-        // Linux before 5.9 has no such call: there a reader of what the program writes waits for
-        // the command.
+        // Linux before 5.9 has no such call. There a reader of the program's output has to wait for
+        // the command's end.
         libc::syscall(libc::SYS_close_range, 2, u32::MAX, 0);
     }
     loop {
@@ -223,7 +227,7 @@ fn live(command: libc::pid_t, asked: i32, told: i32) -> ! {
         match word {
             [b'?'] => {
                 let answer = take_all();
-                // SAFETY: invariant 3; the array is a live local. So short a write is whole.
+                // SAFETY: invariant 3; the array is a live local. A short write is not split.
                 unsafe { libc::write(1, answer.as_ptr().cast(), size_of_val(&answer)) };
             }
             _ => {
@@ -243,13 +247,13 @@ fn end() -> ! {
 }
 
 fn read_all(bytes: &mut [u8]) -> bool {
-    // SAFETY: invariant 3; the bytes are borrowed for the call. What is written at once is read at
-    // once.
+    // SAFETY: invariant 3; the bytes are borrowed for the call. Bytes that were written by one call
+    // are read by one call.
     let read = unsafe { libc::read(0, bytes.as_mut_ptr().cast(), bytes.len()) };
     read == bytes.len() as isize
 }
 
-/// Takes all signals that are pending, and counts them, but for a SIGCONT from the command.
+/// Takes and counts all pending signals, except for SIGCONT from the command.
 fn take_all() -> Answer {
     let mut answer: Answer = [0; LAST as usize + 1];
     let none = libc::timespec {
@@ -273,11 +277,11 @@ fn take_all() -> Answer {
     }
 }
 
-/// Continues the command, which has stopped or is about to, when the process does not stop any
-/// more. That is over when the command asks something.
+/// Continues the command, which has stopped or is about to, when the process is no longer stopped.
+/// Ends when the command asks something.
 fn watch(command: libc::pid_t, pid: libc::pid_t) {
     while !is_readable(0, LOOK_MS) {
-        // `t` is stopped by a debugger.
+        // `t` means stopped by a debugger.
         if !matches!(state(pid), b'T' | b't') && state(command) == b'T' {
             // SAFETY: the command is alive: it has not closed the pipe.
             unsafe { libc::kill(command, libc::SIGCONT) };
@@ -303,10 +307,10 @@ pub fn state(pid: libc::pid_t) -> u8 {
     name_end.map_or(0, |end| text.get(end + 2).copied().unwrap_or(0))
 }
 
-/// The signals that stop and can be blocked.
+/// The stop signals that can be blocked.
 const STOPS: u64 = bit(libc::SIGTSTP) | bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
 
-/// Signals at whose coming the kernel drops this one, if it is pending.
+/// The signals that make the kernel drop this one if it is pending.
 fn cancels(signal: i32) -> u64 {
     match bit(signal) {
         one if one & STOPS != 0 => bit(libc::SIGCONT),
@@ -315,7 +319,7 @@ fn cancels(signal: i32) -> u64 {
     }
 }
 
-/// Whether there is one of these signals among those.
+/// Whether any of `signals` is in the answer.
 fn has_any(among: &Answer, signals: u64) -> bool {
     (1..=LAST).any(|number| signals & bit(number) != 0 && among[number as usize] > 0)
 }

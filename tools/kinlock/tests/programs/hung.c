@@ -25,7 +25,7 @@ pthread_rwlock_t prices = PTHREAD_RWLOCK_INITIALIZER;
 pthread_rwlock_t ledger = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 pthread_cond_t ready = PTHREAD_COND_INITIALIZER;
 pthread_spinlock_t spin;
-/* Processes share these. */
+/* Shared between processes. */
 __attribute__((aligned(4096))) char shared[4096];
 __attribute__((aligned(4096))) char shared_rwlock[4096];
 static pthread_barrier_t all_met;
@@ -87,7 +87,7 @@ static void share_locks(void)
     pthread_rwlock_init((pthread_rwlock_t *)shared_rwlock, &rwlock);
 }
 
-/* Another process takes them, and holds them for as long as this one is there. */
+/* Another process takes the shared locks, and holds them for as long as this process exists. */
 static void take_elsewhere(void)
 {
     char byte;
@@ -107,7 +107,7 @@ static void take_elsewhere(void)
         abort();
 }
 
-/* Maps the library of the locks, as who reads files does. */
+/* Maps the library of the locks as a file, as a program does that only reads it. */
 static void map_library(const char *rights)
 {
     char line[4096], *path = NULL;
@@ -125,7 +125,7 @@ static void map_library(const char *rights)
         abort();
 }
 
-/* The root of this process is that folder. The thread gets its name by a file below the old one. */
+/* Makes the folder this process's root. The thread gets its name by a file below the old root. */
 static void enter_jail(const char *folder)
 {
     char own[16];

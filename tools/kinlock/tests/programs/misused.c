@@ -1,6 +1,5 @@
-/* One misuse of a lock, or one order of locks, per mode. The functions that make the calls have
-   names of their own, which the report has to say. The test puts the preload tests' common.h before
-   it. */
+/* One misuse of a lock, or one order of locks, per mode. The calls are made by functions with
+   different names, which the report has to show. The test prepends the preload tests' common.h. */
 
 #define APART __attribute__((noinline, noclone))
 #define KEPT __asm__ volatile("")
@@ -22,7 +21,7 @@ static void *calls(void *body)
     return NULL;
 }
 
-/* Calls it in as many threads, at the same time. */
+/* Calls `body` in `count` threads at the same time. */
 static void in_threads(int count, void (*body)(void))
 {
     pthread_t threads[2];
@@ -148,7 +147,7 @@ static int misuses(const char *mode)
     else if (strcmp(mode, "rw foreign") == 0)
         pthread_rwlock_wrlock(&rw), in_thread(releases_rw);
     else if (strcmp(mode, "rw let go") == 0) {
-        /* From here on nothing is known of who writes. */
+        /* Now the writer is not known any more. */
         pthread_rwlock_wrlock(&rw), in_thread(releases_rw);
         pthread_mutex_lock(&a), pthread_mutex_unlock(&a);
         pthread_rwlock_wrlock(&rw), pthread_rwlock_unlock(&rw);
@@ -160,7 +159,7 @@ static int misuses(const char *mode)
         initialise_robust(1), pthread_mutex_lock(&robust), in_thread(releases_robust),
             pthread_mutex_unlock(&robust);
     else if (strcmp(mode, "robust twice") == 0) {
-        /* It cannot be used any more. What it has for an owner is no thread. */
+        /* The mutex cannot be used any more. Its owner field is the number of no thread. */
         initialise_robust(0), in_thread(takes_robust);
         if (pthread_mutex_lock(&robust) != EOWNERDEAD)
             abort();
@@ -236,7 +235,7 @@ APART void reads_both(pthread_rwlock_t *one, pthread_rwlock_t *two)
     pthread_rwlock_rdlock(one), pthread_rwlock_rdlock(two);
     pthread_rwlock_unlock(two), pthread_rwlock_unlock(one);
 }
-/* Who reads already does not wait for the second time. */
+/* A thread that already reads does not wait the second time. */
 APART void reads_around_a(void)
 {
     pthread_rwlock_rdlock(&rw), pthread_mutex_lock(&a), pthread_rwlock_rdlock(&rw);
@@ -293,7 +292,7 @@ static void steps(void)
         pthread_mutex_unlock(accounts + 19);
     }
 }
-/* What is a at one time is b at another, at the same addresses. */
+/* New locks at the same two addresses each time, so their orders are orders of different locks. */
 static void reuses(void)
 {
     pthread_mutex_t *two = accounts;
@@ -305,7 +304,7 @@ static void reuses(void)
         pthread_mutex_destroy(two), pthread_mutex_destroy(two + 1);
     }
 }
-/* The same as C++ does it with std::mutex: without a call, when one ends and the next begins. */
+/* The same with locks like C++'s std::mutex, which end and begin without a call. */
 static void constructs(void)
 {
     pthread_mutex_t *two = accounts;
@@ -339,17 +338,17 @@ static int orders(const char *mode)
     } else if (strcmp(mode, "circle of three") == 0)
         a_then_b(), in_thread(b_then_c), in_thread(c_then_a);
     else if (strcmp(mode, "circle of three, two of them by two") == 0)
-        /* The main thread has gone through two of the locks, and another one through one of these. */
+        /* The main thread makes two of the orders, and another thread also makes one of these. */
         a_then_b(), b_then_c(), in_thread(b_then_c), in_thread(c_then_a);
     else if (strcmp(mode, "circle of a crowd") == 0) {
-        /* More threads than are noted with an order; the last one has no gate. */
+        /* More threads than are noted for an order. The last one does not hold the gate. */
         for (int i = 0; i < 12; i++)
             in_thread(a_then_b_guarded);
         in_thread(a_then_b), in_thread(b_then_a_guarded), in_thread(b_then_a_guarded);
     } else if (strcmp(mode, "circle of a rwlock") == 0)
         writes_then_a(), in_thread(a_then_reads);
     else if (strcmp(mode, "circle of a wait") == 0)
-        /* One after the other, or they could deadlock. */
+        /* The threads run one after the other; otherwise they could deadlock. */
         in_thread(waits_with_b), in_thread(waits_with_b);
     else if (strcmp(mode, "tries") == 0)
         a_then_b(), in_thread(b_then_tries_a);
@@ -359,13 +358,13 @@ static int orders(const char *mode)
         pthread_mutex_lock(&gate), a_then_b(), pthread_mutex_unlock(&gate);
         in_thread(b_then_a_guarded);
     } else if (strcmp(mode, "gate of two") == 0)
-        /* A thread that goes both ways, one of them without the gate, and one with it. */
+        /* One thread holds the gate. Another makes both orders, one of them without the gate. */
         in_thread(a_then_b_guarded), in_thread(both_ways);
     else if (strcmp(mode, "gate of a crowd") == 0) {
         for (int i = 0; i < 12; i++)
             in_thread(a_then_b_guarded), in_thread(b_then_a_guarded);
     } else if (strcmp(mode, "two threads, three locks") == 0)
-        /* One of them would have to be in two places. */
+        /* For a deadlock one thread would have to be in two places. */
         a_then_b(), b_then_c(), in_thread(c_then_a);
     else if (strcmp(mode, "one thread") == 0)
         a_then_b(), b_then_a();
@@ -397,7 +396,7 @@ static int orders(const char *mode)
 
 static void hold(void) { pthread_mutex_lock(&a); }
 static void let_go(void) { pthread_mutex_unlock(&a); }
-/* In the child these have an owner that is no thread of it: the release fails. */
+/* In the child the owners of these locks are no threads of the process, so the release fails. */
 static void hold_owned(void) { pthread_mutex_lock(&nested), pthread_mutex_lock(&careful); }
 static void let_owned_go(void) { pthread_mutex_unlock(&nested), pthread_mutex_unlock(&careful); }
 

@@ -42,8 +42,8 @@ static void *take_each(void *unused)
     return NULL;
 }
 
-/* Children that need much memory for their tables, all at the same time. Says how each one that did
-   not end by itself has ended. */
+/* Children that need much memory for their tables, all at the same time. Prints how each child ended
+   that was killed. */
 static void crowded(int processes)
 {
     int ready[2], ends[2], status;
@@ -59,7 +59,7 @@ static void crowded(int processes)
                     abort();
             for (int t = 0; t < 10; t++)
                 pthread_join(threads[t], NULL);
-            /* Its table stays until the others have theirs, or have ended. */
+            /* This child keeps its table until the others have theirs, or have ended. */
             close(ready[1]);
             _exit(read(ends[0], &byte, 1) != 0);
         }
@@ -72,7 +72,7 @@ static void crowded(int processes)
             printf("status %#x\n", status);
 }
 
-/* The first lock of the process is taken by all of them at about the same time. */
+/* Threads that all take the first lock of the process at about the same time. */
 static void together(int threads)
 {
     pthread_t all[64];
@@ -125,7 +125,7 @@ static void cloned(void)
     waitpid(child, NULL, 0);
 }
 
-/* The parent is gone before the child, which has locked if it is told to, and stays until its input ends. */
+/* The parent ends before the child, which takes locks if told to, and stays until its input ends. */
 static int daemonised(int locks)
 {
     int ready[2];
@@ -173,7 +173,7 @@ static void churn(int threads)
     pthread_mutex_unlock(&lock);
 }
 
-/* Many threads wait at the same time and end. After them come so many that do not wait that nothing
+/* Many threads wait at the same time and end. So many threads that do not wait follow them that none
    of the former has an entry of its own any more. */
 static void waited_before(void)
 {

@@ -1,5 +1,5 @@
-/* A program whose waits can be counted on paper: for reader-writer locks, and for what is no lock.
-   The test puts the preload tests' common.h before it. */
+/* A program whose waits can be counted on paper: for reader-writer locks, and for objects that are
+   not locks. The test prepends the preload tests' common.h. */
 
 #include <semaphore.h>
 #include <threads.h>
@@ -87,7 +87,7 @@ static void read_and_write(void)
         done = 10 * i;
     }
     pthread_join(thread, NULL);
-    /* A thread may read again. It is one hold. */
+    /* Nested reads by one thread are one hold. */
     for (int i = 0; i < 5; i++)
         pthread_rwlock_rdlock(&cache);
     pthread_rwlock_trywrlock(&cache);
@@ -113,7 +113,7 @@ static void *read_often(void *times)
     return NULL;
 }
 
-/* A writer waits while threads read that came after it. */
+/* A writer waits while threads that came after it read. */
 static void starve(long reads)
 {
     pthread_t writer, reader;
@@ -135,7 +135,7 @@ static void *ends_with_both(void *unused)
     return unused;
 }
 
-/* What a thread has taken that has ended is taken over by another one. */
+/* Locks of a thread that has ended are released by another thread. */
 static void takes_over(void)
 {
     pthread_mutexattr_t robust;
@@ -172,7 +172,7 @@ static void *takes_often(void *unused)
             pthread_rwlock_unlock(&cache);
         pthread_rwlock_unlock(&cache);
         pthread_rwlock_wrlock(&cache), pthread_rwlock_unlock(&cache);
-        /* The one that was taken first is released first. */
+        /* The lock that was taken first is released first. */
         pthread_rwlock_rdlock(&cache), pthread_rwlock_rdlock(&other);
         pthread_rwlock_unlock(&cache), pthread_rwlock_unlock(&other);
         pthread_mutex_lock(&usual), pthread_mutex_unlock(&usual);

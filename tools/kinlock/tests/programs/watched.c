@@ -1,5 +1,5 @@
-/* What its locks do can be counted on paper. The tests know some of its lines by the marks, and put
-   the preload tests' common.h before it. */
+/* A program whose locks' numbers can be counted on paper. The tests find some of its lines by the
+   marks, and prepend the preload tests' common.h. */
 #include <sched.h>
 
 pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER, quiet = PTHREAD_MUTEX_INITIALIZER, late = PTHREAD_MUTEX_INITIALIZER;
@@ -40,7 +40,7 @@ __attribute__((noinline)) void some_life(int times)
         pthread_mutex_lock(&again), pthread_mutex_unlock(&again);
 }
 
-/* Every other turn is this thread's. Nobody waits for the lock. */
+/* Every other turn belongs to this thread. Nobody waits for the lock. */
 static void *take_in_turn(void *first)
 {
     for (int i = first ? 0 : 1; i < 600; i += 2) {
@@ -54,7 +54,7 @@ static void *take_in_turn(void *first)
 
 static pthread_mutex_t steady = PTHREAD_MUTEX_INITIALIZER;
 
-/* Two thousand times for 20 us. */
+/* Holds the lock 2,000 times for 20 us. */
 static void hold_steadily(void)
 {
     for (int i = 0; i < 2000; i++) {
@@ -131,7 +131,7 @@ static void *release_late(void *unused)
     return unused;
 }
 
-/* More of everything than a thread, or the process, has room for at a time. */
+/* More locks and threads than a thread, or the process, has room for at a time. */
 static int in_crowds(void)
 {
     enum { LOCKS = 200, AT_A_TIME = 600, IN_TURN = 1500 };

@@ -1,5 +1,5 @@
-//! Calls of a command: no variable of the tests' environment that it reads reaches it. The tests of
-//! both commands use them.
+//! Calls of a command, without the variables of the tests' environment that the command reads. The
+//! tests of both commands use them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub fn run(line: &str) -> Output {
     command.args(line.split_whitespace()).output().unwrap()
 }
 
-/// Runs it; it has to end with this status. What it wrote to stdout.
+/// Runs the command, which has to end with this status. Returns its stdout.
 pub fn ends(status: i32, line: &str) -> String {
     checked(line, status, false)
 }
@@ -46,12 +46,12 @@ fn checked(line: &str, status: i32, silent: bool) -> String {
     text
 }
 
-/// Runs it; it has to succeed and to write nothing to stderr. What it wrote to stdout.
+/// Runs the command, which has to succeed and to write nothing to stderr. Returns its stdout.
 pub fn done(line: &str) -> String {
     checked(line, 0, true)
 }
 
-/// Runs it with `--json -`; it has to succeed, and nothing else may be on stdout.
+/// Runs the command with `--json -`. It has to succeed, and to write nothing else to stdout.
 pub fn json(line: &str) -> Value {
     serde_json::from_str(&done(&format!("{line} --json -"))).expect("stdout is JSON")
 }
@@ -82,7 +82,7 @@ pub fn is_refusal(output: &Output, status: i32, expected: &str) -> String {
     message.into_owned()
 }
 
-/// A report without what depends on the machine that simulates.
+/// A report without the fields that depend on the machine that runs the simulation.
 pub fn without_host(mut value: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -118,7 +118,7 @@ pub fn has_numbers(value: &Value, paths: &str) {
     }
 }
 
-/// The names of what is in a folder, sorted.
+/// The names of the entries of a folder, sorted.
 pub fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -138,10 +138,10 @@ pub fn compiled(folder: &Path, name: &str, flags: &str, source: &str) -> PathBuf
     program
 }
 
-/// An executable script, or whatever else `text` is.
+/// Makes an executable script, or whatever else `text` is.
 ///
-/// Another process writes it. A child that another test forks meanwhile has this process's open
-/// files until it executes its program, and nobody can execute a file that is open for writing.
+/// Another process writes it. A child that another test forks at that time has this process's open
+/// files until it executes its program, and a file that is open for writing cannot be executed.
 pub fn script(folder: &Path, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
     let path = folder.join(name);
     let mut install = Command::new("install");
@@ -154,8 +154,8 @@ pub fn script(folder: &Path, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
-/// What `kinlock record` leaves of a program whose times are known, with these flags and arguments
-/// of the program.
+/// The recording by `kinlock record` of a program whose times are known, with these flags and
+/// arguments of the program.
 pub fn recorded(flags: &[&str], words: &[&str]) -> (TempDir, PathBuf, Value) {
     let source = include_str!("../programs/recorded.c");
     let folder = tempfile::tempdir().unwrap();
@@ -185,7 +185,8 @@ pub fn named<'a>(all: &'a Value, name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {name}: {all:#}"))
 }
 
-/// The part of the times that lies in a range, and for how many acquisitions all stand.
+/// The share of the times that lies in a range, and the number of acquisitions that all times stand
+/// for.
 pub fn within(times: &Value, from: u64, to: u64) -> (f64, u64) {
     let classes: Vec<(u64, u64, u64)> = serde_json::from_value(times.clone()).unwrap();
     assert!(classes.iter().all(|class| class.0 < class.1));

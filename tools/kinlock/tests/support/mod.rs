@@ -17,7 +17,7 @@ pub use calls::*;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What a program can run on.
+/// The locks that a program can run on.
 pub const ALL: [&str; 3] = ["kinlock-mutex", "kinlock-spin", "pthread"];
 
 /// The command, without arguments.
@@ -25,7 +25,8 @@ pub fn kinlock() -> Command {
     with_library(Command::new(env!("CARGO_BIN_EXE_kinlock")))
 }
 
-/// `command`, which preloads that library. In a checkout it would have one more built.
+/// `command`, with the library to preload. Otherwise, in a checkout, it would have another one
+/// built.
 pub fn with_library(command: Command) -> Command {
     let mut command = without_knobs(command);
     command.env("KINLOCK_PRELOAD", library());
@@ -47,8 +48,8 @@ fn command() -> Command {
     kinlock()
 }
 
-/// Has a command heed Ctrl-C and what else ends it: a job in the background ignores that, and its
-/// children inherit it.
+/// Makes a command heed Ctrl-C and other signals that end it: jobs in the background may ignore
+/// them, and their children inherit that.
 pub fn heeding_ctrl_c(command: &mut Command) -> &mut Command {
     let heed = || {
         for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
@@ -61,7 +62,7 @@ pub fn heeding_ctrl_c(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(heed) }
 }
 
-/// Sends a signal to a child, which has not been waited for: until then its number is its own.
+/// Sends a signal to a child that has not been waited for: until then its number is not reused.
 pub fn send(child: &Child, signal: i32) {
     // SAFETY: numbers only.
     unsafe { libc::kill(child.id() as libc::pid_t, signal) };
@@ -73,7 +74,7 @@ pub fn pipe_at(path: &Path) {
     assert!(made.unwrap().success());
 }
 
-/// Waits for something for a while: otherwise it will not happen.
+/// Waits until something happens, and fails after a while.
 pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is() {
@@ -94,7 +95,7 @@ pub fn says(text: &str, expected: &[&str]) {
     }
 }
 
-/// The same of a text whose lines may be broken anywhere.
+/// The same for a text whose lines may be broken anywhere.
 pub fn says_wrapped(text: &str, expected: &[&str]) {
     let words: Vec<_> = text.split_whitespace().collect();
     says(&words.join(" "), expected);
@@ -117,14 +118,14 @@ pub fn has(of: &Value, expected: &[(&str, u64)], about: &str) {
     }
 }
 
-/// A command that ends when its stdin does, at the latest with this, and writes lines.
+/// A command that writes lines, and ends when its stdin does, at the latest when this is dropped.
 pub struct Running {
     pub child: Child,
     pub output: Lines<BufReader<ChildStdout>>,
 }
 
 impl Running {
-    /// Starts it. Returns the first line, too.
+    /// Starts the command. Returns its first line, too.
     pub fn start(command: &mut Command) -> (Self, String) {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -133,7 +134,7 @@ impl Running {
         (Running { child, output }, first)
     }
 
-    /// Ends it; it has to succeed. Returns the next line, if there is one.
+    /// Ends the command, which has to succeed. Returns the next line, if there is one.
     pub fn end(mut self) -> Option<String> {
         drop(self.child.stdin.take());
         let last = self.output.next().map(|line| line.unwrap());
@@ -153,13 +154,13 @@ impl Drop for Running {
 pub struct Place(pub TempDir, &'static str);
 
 impl Place {
-    /// The tests of a binary have copies of what the compiler made once.
+    /// The program is compiled once; each test of a binary has a copy.
     pub fn of(name: &'static str, flags: &str, source: &str) -> Self {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         let program = PROGRAM.get_or_init(|| {
             let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
             std::fs::create_dir_all(&all).unwrap();
-            // Another run of the tests may copy the file meanwhile.
+            // Compiled elsewhere and renamed, since another run of the tests may copy the file.
             let folder = tempfile::tempdir_in(&all).unwrap();
             let program = all.join(name);
             std::fs::rename(compiled(folder.path(), name, flags, source), &program).unwrap();
@@ -167,7 +168,7 @@ impl Place {
         });
         assert!(program.ends_with(name), "a binary has one program");
         let folder = tempfile::tempdir().unwrap();
-        // A process of its own writes the copy, as in `script`.
+        // Another process writes the copy, for the reason given at `script`.
         let copied = Command::new("cp").arg(program).arg(folder.path()).status();
         assert!(copied.unwrap().success());
         Place(folder, name)
@@ -197,7 +198,7 @@ impl Place {
     }
 }
 
-/// What [`silent_library`] leaves as counts: of some locks, hardly ever taken.
+/// The counts that [`silent_library`] leaves: the locks are hardly ever found taken.
 pub const LINE: &str = r#"{"calls":20000,"locked":10000,"contended":3,"wait_ns":500}"#;
 
 /// A folder in which a verb of the command runs, with a library to preload that does nothing.
@@ -235,13 +236,14 @@ impl Bare {
         self.command(words).output().unwrap()
     }
 
-    /// It ends with this status and one line that says so, which is returned.
+    /// Asserts that the command ends with this status and one line that says `expected`. Returns
+    /// the line.
     pub fn refuses(&self, status: i32, words: &[&str], expected: &str) -> String {
         is_refusal(&self.run(words), status, expected)
     }
 }
 
-/// The command in a place where all can execute it, for a user without rights if that can be.
+/// The command in a place where all users can execute it, run by a user without rights if possible.
 pub fn kinlock_of_nobody(place: &Place) -> Command {
     let command = place.file("kinlock");
     std::fs::copy(env!("CARGO_BIN_EXE_kinlock"), &command).unwrap();
@@ -255,7 +257,7 @@ pub fn kinlock_of_nobody(place: &Place) -> Command {
     command
 }
 
-/// A library to preload that does nothing but leave the line `$LINE` as its counts.
+/// A library to preload that only leaves the line `$LINE` as its counts.
 pub fn silent_library(folder: &Path) -> PathBuf {
     let source = r#"
         #include <stdio.h>

@@ -1,4 +1,4 @@
-//! What everything on a machine costs.
+//! The costs of operations on a machine.
 
 /// How far away something is from a core: an index into the tables of [`Costs`].
 ///
@@ -19,29 +19,29 @@ pub struct Costs {
     pub last_level: u64,
     /// A load or store of a line that another core has modified.
     pub modified: [u64; DISTANCES],
-    /// What that costs more if the line's home is the reader's socket and not the owner's: the home
-    /// is asked first.
+    /// The extra cost of such an access if the line's home is the reader's socket and not the
+    /// owner's: the home is asked first.
     pub modified_homed_at_reader: u64,
-    /// What any transfer between sockets costs more if the line's home is a third one, which is
-    /// asked too.
+    /// The extra cost of any transfer between sockets if the line's home is a third socket, which
+    /// is asked, too.
     pub third_party_home: u64,
     /// A load of a line that is clean in another last-level cache.
     pub shared: [u64; DISTANCES],
-    /// Taking ownership of a line that others share; by the distance of the farthest.
+    /// Taking ownership of a line that others share, by the distance of the farthest one.
     pub invalidate: [u64; DISTANCES],
-    /// A load from memory: at home, and elsewhere.
+    /// A load from memory: of the own socket, and of another one.
     pub memory: [u64; 2],
     /// How long a read of a clean line keeps the next reader waiting.
     pub read_occupancy: u64,
-    /// Of several lines that another core has modified: how long after one a core gets the next;
-    /// 0: the workload says how many it fetches at a time.
+    /// The time from one line to the next when a core reads several lines that another core has
+    /// modified. 0: the workload says how many lines are fetched at a time.
     pub next_line: u64,
-    /// What a locked read-modify-write costs beyond the access.
+    /// The cost of a locked read-modify-write beyond the access.
     pub rmw: u64,
     pub clock: u64,
     /// One iteration of a spin loop.
     pub pause: u64,
-    /// What leaving a spin loop costs: the mispredicted branch and the pause in flight.
+    /// Leaving a spin loop: the mispredicted branch and the pause in flight.
     pub spin_exit: u64,
     /// Computing while the sibling hardware thread computes, in percent of computing alone.
     pub sibling_computes_pct: u64,
@@ -53,15 +53,15 @@ pub struct Costs {
     pub context_switch: u64,
     /// Going to sleep in the kernel.
     pub park: u64,
-    /// Waking: what the waker pays.
+    /// The time that waking a thread takes the waker.
     pub unpark: u64,
-    /// Waking: from the call until the thread runs on an idle CPU.
+    /// The time from the waker's call until the thread runs on an idle CPU.
     pub wake_latency: u64,
     /// The heavy fence.
     pub membarrier: u64,
-    /// What the system's timer takes from a thread each time; 0: there is none.
+    /// The time that one timer interrupt takes from a thread. 0: there are none.
     pub tick: u64,
-    /// The time between two such interrupts of a CPU.
+    /// The time between two timer interrupts of a CPU.
     pub tick_period: u64,
 }
 
@@ -69,7 +69,7 @@ impl Costs {
     /// The cycles in `nanos` nanoseconds, rounded to the nearest number.
     pub fn cycles(&self, nanos: f64) -> u64 {
         let exact = nanos * self.clock_mhz as f64 / 1000.0;
-        // As `round`, without a call of the system's library.
+        // The same as `round`, without a call of the C library.
         let whole = exact as u64;
         whole.saturating_add((exact - whole as f64 >= 0.5) as u64)
     }
@@ -85,7 +85,7 @@ impl Costs {
         Some((lines as usize).max(1))
     }
 
-    /// The cost that a number of a machine file sets.
+    /// The cost that the number called `name` in a machine file sets.
     pub(super) fn named(&mut self, name: &str) -> Option<&mut u64> {
         let by_distance = |name: &str| match name.split_once('_') {
             None => Some(0),

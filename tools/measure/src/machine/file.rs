@@ -1,5 +1,4 @@
-//! Machine files: TOML, every number with its unit, its origin and its source. They are read and
-//! written here.
+//! Reads and writes machine files: TOML, every number with its unit, its origin and its source.
 
 use super::{Costs, Machine, MachineError, Origin, Parameter, Shape};
 use serde::Deserialize;
@@ -186,7 +185,7 @@ fn costs(
             (false, None, Some(cycles), None) => cycles,
             (false, ..) => return wrong("needs exactly one of `ns` and `cycles`"),
         };
-        // A second is more than anything here takes.
+        // No cost is as high as a second.
         if !(0.0..=cycles_of(1e9)).contains(&value) {
             return wrong("has to be between 0 and one second");
         }
@@ -196,7 +195,7 @@ fn costs(
     Ok(costs)
 }
 
-/// The first number that is not there though a machine of this shape needs it.
+/// The first missing number that a machine of this shape needs.
 fn missing(shape: &Shape, numbers: &[(&'static str, &Number)]) -> Option<&'static str> {
     let needed = |name: &str| match name {
         _ if name.ends_with("_other_cache") => shape.caches_per_socket > 1,
@@ -240,7 +239,7 @@ impl Text<'_> {
         let at = error.span().map_or(0, |span| span.start);
         let field = match DeTable::parse(self.text) {
             Ok(table) => field_at(table.get_ref(), at),
-            // The text is no TOML. The first word of the line is the best guess.
+            // The text is not TOML. The first word of the line is the best guess.
             Err(_) => self.key_of_line(at),
         };
         match field {
@@ -269,7 +268,7 @@ impl Text<'_> {
     }
 
     fn before(&self, at: usize) -> &str {
-        // If a position were within a character, the whole text would do.
+        // A position inside a character does not occur; the whole text would be good enough.
         self.text.get(..at).unwrap_or(self.text)
     }
 
@@ -284,7 +283,7 @@ impl Text<'_> {
 
 /// The innermost field, such as `latency.rmw.ns`, whose key or value is at a position.
 fn field_at(table: &DeTable<'_>, at: usize) -> Option<String> {
-    // The span of a table with a header covers only the header, not what the table holds.
+    // The span of a table with a header covers only the header, not the table's content.
     table.iter().find_map(|(key, value)| {
         let name = key.get_ref();
         let within = match value.get_ref() {

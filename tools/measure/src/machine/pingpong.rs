@@ -1,4 +1,4 @@
-//! Measures what transfers between caches, wake-ups and the clock of the host take.
+//! Measures how long transfers between caches, wake-ups and reading the clock take on the host.
 
 use super::MachineError;
 use crate::cpus::pin_to;
@@ -10,7 +10,7 @@ use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// A line travels between two CPUs: how long one way takes, in ns; the median of several series.
+/// How long a line takes from one of two CPUs to the other, in ns: the median of several series.
 ///
 /// Each side takes the line with a compare-and-swap and waits with compare-and-swaps. So one way is
 /// one transfer of a modified line plus the extra cost of a locked operation.
@@ -23,8 +23,8 @@ pub(super) fn one_way_ns(first: usize, second: usize, time: Duration) -> Result<
     median(series).ok_or_else(|| not_pinned(first, second))
 }
 
-/// How long a load takes that depends on the one before, in ns, within `bytes` bytes in an
-/// unpredictable order.
+/// How long a load takes that depends on the previous load, in ns. The loads go through `bytes`
+/// bytes in an unpredictable order.
 pub(super) fn load_ns(bytes: usize) -> f64 {
     let next = shuffled_cycle((bytes / size_of::<Slot>()).max(2));
     let mut at = 0;
@@ -64,8 +64,8 @@ pub(super) fn pause_ns() -> f64 {
     })
 }
 
-/// What a thread on `first` pays to wake one that has slept on `second` for a short while, and how
-/// long after that the woken thread runs, in ns; the medians of at most `times` wake-ups.
+/// How long it takes a thread on `first` to wake one that has slept on `second` for a short while,
+/// and how much later the woken thread runs, in ns: the medians of at most `times` wake-ups.
 pub(super) fn wake_ns(
     first: usize,
     second: usize,
@@ -83,8 +83,8 @@ pub(super) fn wake_ns(
     both.ok_or_else(|| not_pinned(first, second))
 }
 
-/// How long a core takes per line to increment many lines that another one has modified, in ns; the
-/// median of at most `times` turns.
+/// How long a core takes per line to increment many lines that another core has modified, in ns:
+/// the median of at most `times` turns.
 pub(super) fn next_line_ns(first: usize, second: usize, times: usize) -> Result<f64, MachineError> {
     let lines = Lines::new();
     let one = || lines.increment_in_turn(SERVED, RETURNED, times);
@@ -94,7 +94,7 @@ pub(super) fn next_line_ns(first: usize, second: usize, times: usize) -> Result<
     median(turns).ok_or_else(|| not_pinned(first, second))
 }
 
-/// Lines one after the other, as a program has them.
+/// A line without padding, so that the lines of an array are adjacent, as in a program.
 #[repr(align(64))]
 struct Neighbour(AtomicU32);
 
@@ -129,7 +129,7 @@ impl Lines {
             }
             let nanos = start.elapsed().as_nanos() as f64;
             turns.push(nanos / self.lines.len() as f64);
-            // It fails if the other side has ended.
+            // This fails if the other side has ended.
             let passed = self.turn.0.compare_exchange(own, other, Release, Relaxed);
             if passed.is_err() {
                 break;
@@ -139,8 +139,8 @@ impl Lines {
     }
 }
 
-/// What `one` returns on the first CPU while `other` runs on the second. The side that ends first,
-/// or cannot be pinned, calls `end`, so that the other one ends, too.
+/// Runs `one` on the first CPU and `other` on the second, and returns both results. The side that
+/// ends first, or cannot be pinned, calls `end`, so that the other one ends, too.
 fn on_two_cpus<T: Send, U: Send>(
     [first, second]: [usize; 2],
     one: impl FnOnce() -> T + Send,
@@ -176,7 +176,7 @@ fn not_pinned(first: usize, second: usize) -> MachineError {
 #[derive(Default)]
 struct Sleeper {
     word: AtomicU32,
-    /// When it ran again, by [`Platform::now`]; 0: it has not.
+    /// When the thread ran again, by [`Platform::now`]; 0: it has not.
     ran_at: AtomicU64,
     /// One of the two has ended.
     over: AtomicBool,
@@ -184,9 +184,9 @@ struct Sleeper {
 
 const SLEEP: u32 = 0;
 const WAKE: u32 = 1;
-/// As waits for a lock are that do not end while the thread spins.
+/// How long the thread sleeps. Waits for a lock that outlast the spinning last about this long.
 const ASLEEP: Duration = Duration::from_micros(20);
-/// On a machine that is not idle, after which time fewer turns have to do.
+/// After this time fewer turns have to be enough: the machine is not idle.
 const LONGEST: Duration = Duration::from_millis(200);
 
 impl Sleeper {
@@ -201,8 +201,8 @@ impl Sleeper {
         }
     }
 
-    /// Wakes the sleeper, at most `times` times: how long each wake-up took, and how long after
-    /// that the sleeper ran. Wake-ups at which it did not sleep yet are left out.
+    /// Wakes the sleeper, at most `times` times. Returns how long each wake-up took, and how much
+    /// later the sleeper ran. Wake-ups that came before the sleeper slept are left out.
     fn wake(&self, times: usize) -> Vec<(f64, f64)> {
         let mut turns = Vec::new();
         let begin = Instant::now();
@@ -259,7 +259,7 @@ const SERVED: u32 = 0;
 const RETURNED: u32 = 1;
 const OVER: u32 = 2;
 
-/// Two lines, as some processors fetch them in pairs.
+/// A line with 128 bytes to itself, since some processors fetch lines in pairs.
 #[repr(align(128))]
 struct Line(AtomicU32);
 
@@ -278,14 +278,15 @@ impl Line {
     }
 }
 
-/// A link in a chain of loads: the index of the next one. Two lines, as above.
+/// A link in a chain of loads: the index of the next one. It has 128 bytes, as above.
 #[derive(Clone)]
 #[repr(align(128))]
 struct Slot(usize);
 
 const ROUNDS_OF_A_SERIES: u32 = 100;
 
-/// One way in ns, by series. The first series does not count: the other thread is still starting.
+/// The time of one way in ns, by series. The first series does not count: the other thread is still
+/// starting.
 fn serve(line: &Line, time: Duration) -> Vec<f64> {
     let mut series = Vec::new();
     let mut deadline = None;
@@ -331,7 +332,7 @@ fn shuffled_cycle(n: usize) -> Vec<Slot> {
     next
 }
 
-/// In bytes.
+/// The size of a neighbourhood in bytes.
 const NEIGHBOURHOOD: usize = 64 << 10;
 
 #[cfg(test)]

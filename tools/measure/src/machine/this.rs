@@ -1,5 +1,5 @@
-//! The host as a machine: its shape is read, its latencies are measured within a second or so, the
-//! rest is assumed.
+//! The host as a machine. Its shape is read, its latencies are measured within a second or so, and
+//! the rest is assumed.
 
 mod parameters;
 #[cfg(test)]
@@ -56,7 +56,7 @@ fn host_cpus(topology: &Topology) -> Vec<HostCpu> {
             cpu: cpu.number,
             node: cpu.node.unwrap_or(0),
             socket,
-            // If the caches are unknown, each socket has one, under a number that no real cache
+            // If the caches are unknown, each socket is given one, with a number that no real cache
             // has.
             cache: cpu.last_level_cache.unwrap_or(usize::MAX - socket),
             core: cpu.core.unwrap_or(cpu.number),
@@ -123,7 +123,7 @@ fn shape(
     Ok((shape, note))
 }
 
-/// The least and the most different members that a group has.
+/// How many different members the smallest and the largest group have.
 fn counts<G: Ord, M: Ord>(pairs: impl Iterator<Item = (G, M)>) -> (usize, usize) {
     let mut groups: BTreeMap<G, BTreeSet<M>> = BTreeMap::new();
     for (group, member) in pairs {
@@ -172,14 +172,14 @@ struct Latencies {
     own_cache: f64,
     /// `None` if the sizes of the caches are unknown.
     last_level: Option<f64>,
-    /// One way of a line; `None` at distances that the machine does not have.
+    /// The time of one way of a line; `None` at distances that the machine does not have.
     one_way: [Option<f64>; super::DISTANCES],
     locked: f64,
     pause: f64,
     clock: f64,
-    /// Of many lines that another core has modified.
+    /// The time per line when many lines are read that another core has modified.
     next_line: f64,
-    /// What waking a thread takes the waker, and how long after that it runs.
+    /// How long waking a thread takes the waker, and how much later that thread runs.
     wake: (f64, f64),
     pairs: [usize; super::DISTANCES],
 }
@@ -217,7 +217,7 @@ impl Latencies {
             pairs[distance] = measured.len();
             one_way[distance] = median(measured);
         }
-        // Two threads of one core, if there is no other.
+        // If there is only one core, these are two threads of it.
         let nearest = by_distance.iter().flatten().next();
         let (a, b) = nearest.copied().unwrap_or((cpus[0].cpu, cpus[1].cpu));
         let next_line = next_line_ns(a, b, TURNS)?;
@@ -245,9 +245,8 @@ impl Latencies {
         self.one_way[distance].map(|ns| (ns - self.rmw()).max(floor))
     }
 
-    /// As [`modified`](Self::modified), of the next nearer distance if this one was not measured.
-    /// Between hardware threads of one core no distance is measured: then it is a hit in the own
-    /// cache.
+    /// As [`modified`](Self::modified), for the next nearer distance if this one was not measured.
+    /// If none was, which is so with a single core, it is a hit in the own cache.
     fn modified_or_nearer(&self, distance: Distance) -> f64 {
         let nearer = (0..=distance).rev().find_map(|d| self.modified(d));
         nearer.unwrap_or(self.own_cache)
@@ -255,22 +254,22 @@ impl Latencies {
 
     fn last_level(&self) -> f64 {
         let guess = (self.modified_or_nearer(0) / 2.0).max(self.own_cache);
-        // A modified line comes through it too: loads that took longer were evicted from it by
-        // another process.
+        // A modified line also comes through the last-level cache, so a hit there takes no longer.
+        // Slower loads were not hits: another process had evicted the lines.
         let most = self.modified(0).unwrap_or(f64::INFINITY);
         self.last_level
             .map_or(guess, |ns| ns.min(most).max(self.own_cache))
     }
 }
 
-/// How many turns or wake-ups a median is taken from. They take some milliseconds.
+/// How many turns or wake-ups a median is taken from. All of them take some milliseconds.
 const TURNS: usize = 200;
 const PAIRS_PER_DISTANCE: usize = 50;
 const TIME_PER_DISTANCE: Duration = Duration::from_millis(80);
 const MOST_TIME_PER_PAIR: Duration = Duration::from_millis(20);
 /// After this time, one pair per distance is enough.
 const TIME: Duration = Duration::from_millis(800);
-/// More would take too long to write.
+/// The most bytes to measure loads in: more would take too long to write.
 const MOST_TO_READ: usize = 16 << 20;
 
 /// The pairs of CPUs on different cores.
@@ -293,7 +292,7 @@ fn pairs_by_distance(cpus: &[HostCpu], shape: &Shape) -> [Vec<(usize, usize)>; s
     pairs
 }
 
-/// At most `most` of them, evenly spread.
+/// At most `most` of the values, evenly spread.
 fn sample<T: Copy>(all: &[T], most: usize) -> Vec<T> {
     let n = all.len().min(most);
     (0..n).map(|i| all[i * all.len() / n]).collect()
@@ -318,7 +317,7 @@ fn cache_sizes(cpu: usize) -> Option<(usize, usize)> {
     (below < last).then_some((below, last))
 }
 
-/// The clock. It is only a unit here: latencies are measured in ns.
+/// The frequency of the clock. It is only a unit here: latencies are measured in ns.
 fn clock_mhz(cpu: usize) -> u64 {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq");
     let most = fs::read_to_string(path).ok();

@@ -8,7 +8,7 @@
 use serde::Serialize;
 use std::sync::OnceLock;
 
-/// Work under the lock in the core, in nanoseconds, besides touching the lines.
+/// Work under the lock in the core, in nanoseconds, without the time to touch the lines.
 const SECTIONS: [u32; 5] = [0, 100, 400, 2_000, 20_000];
 /// Work between two sections in the core, in nanoseconds.
 const PRIVATE: [u32; 4] = [0, 100, 1_000, 10_000];
@@ -23,17 +23,17 @@ const WIDE_LINES: u32 = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Length {
-    /// Each is as long as the others.
+    /// All sections are equally long.
     #[default]
     Constant,
-    /// Exponentially, with this mean: most are shorter, and one in 150 is five times as long.
+    /// Exponential: most are shorter than the mean, and one in 150 is five times as long or longer.
     Exponential,
-    /// Each is as long as the others, and its thread sleeps in it instead of computing.
+    /// All sections are equally long, and threads sleep in them instead of computing.
     Asleep,
 }
 
-/// The sections of the wide cells: how long they are, which of [`WIDE_PRIVATE`] they occur with,
-/// and the private work of the quick cell, if one of them is.
+/// The sections of the wide cells: their length, the values of [`WIDE_PRIVATE`] that they are
+/// combined with, and the private work of the quick cell, if one of these cells is quick.
 const WIDE: [(Length, u32, &[u32], Option<u32>); 9] = {
     use Length::{Asleep, Constant, Exponential};
     const SOME: &[u32] = &[10_000, 100_000];
@@ -57,7 +57,7 @@ const WIDE: [(Length, u32, &[u32], Option<u32>); 9] = {
 pub enum Part {
     /// Sections of up to 20 us, in every combination.
     Core,
-    /// What lies beyond.
+    /// All other cells.
     Wide,
 }
 
@@ -71,8 +71,8 @@ impl Part {
         }
     }
 
-    /// The numbers of threads that it is meant for. The core: few, some, and more than a socket has
-    /// cores. The wide cells: few, some, and more than small machines have CPUs.
+    /// The numbers of threads that this part is meant for. The core: few, some, and more than a
+    /// socket has cores. The wide cells: few, some, and more than small machines have CPUs.
     pub fn threads(self) -> [usize; 3] {
         match self {
             Self::Core => [2, 16, 64],
@@ -116,12 +116,12 @@ pub fn parts(name: &str) -> Option<&'static [Part]> {
     }
 }
 
-/// One combination.
+/// One combination of section, private work and cache lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cell {
-    /// How long a section is, on average, besides touching the lines.
+    /// The mean length of a section, without the time to touch the lines.
     pub section_ns: u32,
-    /// How that is distributed.
+    /// The distribution of the length.
     pub length: Length,
     /// Work between two sections, on average.
     pub private_ns: u32,
@@ -152,7 +152,7 @@ fn all() -> &'static [Known] {
                         private_ns,
                         lines,
                     };
-                    // One section for each pair of private work and lines.
+                    // Each pair of private work and lines has one section that is quick.
                     let is_quick = (s + p + 2 * l) % SECTIONS.len() == 1;
                     all.push(cell.known_as(Part::Core, [s, p, l], is_quick));
                 }
@@ -197,8 +197,8 @@ fn section(length: Length, ns: u32) -> String {
 }
 
 impl Cell {
-    /// All cells of these parts. With `quick` a fifth of them, always the same ones, in which
-    /// what makes a difference occurs several times.
+    /// All cells of these parts. With `quick` a fifth of them, always the same ones, which contain
+    /// every length, private work and number of lines.
     pub fn chosen(parts: &[Part], quick: bool) -> Vec<Self> {
         let known = all().iter().filter(|known| parts.contains(&known.part));
         let known = known.filter(|known| !quick || known.is_quick);

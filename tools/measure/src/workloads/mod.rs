@@ -1,5 +1,5 @@
-//! Workloads that exist more than once: measured by `kinlock bench`, and simulated or tortured by
-//! the laboratory. Their numbers have one source.
+//! Workloads that `kinlock bench` measures and the laboratory simulates or uses in torture tests.
+//! Both take their parameters from here.
 
 pub mod counter;
 pub mod grid;

@@ -4,8 +4,8 @@
 //! A worker clears the entries of some used slots under the lock of their shard, unlocks, and gives
 //! the pages back: `madvise(MADV_DONTNEED)`. Another worker finds the slots free, reserves them
 //! under the lock, unlocks, *waits* until the pages are given back, and writes a stamp into each.
-//! The worker that clears a slot verifies its stamp. A batch that comes too late takes the page
-//! from under the stamp, which then reads as zero.
+//! The worker that clears a slot verifies its stamp. A batch that comes too late removes the page
+//! with the stamp, which then reads as zero.
 //!
 //! A [`Protection`] protects the pages; the rest is the same for all protections.
 //!
@@ -30,23 +30,23 @@ pub const BATCH: usize = 16;
 
 /// Keeps a page from being reused before it has been given back.
 pub trait Protection: Send + Sync + 'static {
-    /// Kept for each slot.
+    /// The data that is kept for each slot.
     type Mark: Default + Send + Sync;
     /// A batch under way.
     type Section<'a>;
     /// Whether the shard's lock is held until the pages have been given back.
     const HOLDS_LOCK: bool = false;
 
-    /// A worker is about to clear entries.
+    /// Called before a worker clears entries.
     fn begin(&self) -> Self::Section<'_>;
-    /// It has cleared an entry, and holds the lock.
+    /// Called when the worker has cleared an entry, and still holds the lock.
     fn mark(&self, section: &Self::Section<'_>, mark: &Self::Mark);
-    /// It has given the pages back.
+    /// Called when the worker has given the pages back.
     fn end<'a>(&self, section: Self::Section<'_>, marks: impl Iterator<Item = &'a Self::Mark>);
     /// Waits until a slot's page has been given back. The lock is not held.
     fn wait(&self, mark: &Self::Mark);
-    /// The number of the batch, if batches have numbers: above the numbers of all batches that
-    /// began before.
+    /// The number of the batch, if batches have numbers: higher than the number of any batch that
+    /// began earlier.
     fn generation(&self, _: &Self::Section<'_>) -> Option<u64> {
         None
     }
@@ -88,7 +88,7 @@ impl Protection for Ours {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Free: its page is given back, or is about to be.
+    /// The page has been given back, or is about to be.
     Free,
     /// Taken by a worker that does not hold the lock.
     Reserved,
@@ -128,7 +128,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The worker number `name`. It calls `bad_moment` where an interruption does most harm.
+    /// The worker number `name`. It calls `bad_moment` where an interruption does the most harm.
     pub fn new(seed: u64, name: usize, bad_moment: Option<BadMoment>) -> Self {
         Worker {
             random: Random::stream(seed, name as u64),

@@ -43,8 +43,8 @@ pub(crate) fn find_callers() {
     unsafe { report::modules::find_by(finder) };
 }
 
-/// A call that comes out of this one, from a library that wraps what is called here, is delegated:
-/// it finds the thread choosing.
+/// Another library may wrap a function that is called here, and take a lock in its wrapper. That
+/// call finds this thread choosing, and is delegated.
 #[cold]
 fn choose() -> Mode {
     if is_choosing() {
@@ -135,8 +135,8 @@ fn choose_modes() -> Mode {
         }
     }
     // Several threads may choose at the same time. They read the same environment, so they store
-    // the same modes. MODE is stored last, since a thread that finds it chosen reads the other,
-    // too.
+    // the same modes. MODE is stored last, since a thread that finds MODE chosen reads RWLOCK_MODE
+    // as well.
     RWLOCK_MODE.store(rwlocks, Relaxed);
     MODE.store(mode, Relaxed);
     Mode(mode)

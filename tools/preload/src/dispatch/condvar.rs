@@ -91,9 +91,9 @@ struct Wait<'a> {
     is_mixed: bool,
     /// What the mutex's functions returned.
     result: Cell<c_int>,
-    /// What the report is to be told when the wait ends.
+    /// The wait that the report is told about when it ends.
     reported: Cell<Option<report::Wait>>,
-    /// That the thread waits.
+    /// The note that this thread waits.
     noted: Cell<Noted>,
     /// Where the mutex counts this wait, from before its release until the thread has it again.
     counted: Cell<Option<&'a AtomicU32>>,
@@ -109,8 +109,8 @@ unsafe extern "C-unwind" {
     ) -> c_long;
 }
 
-/// Waits up to this time of the clock, or of the condition variable's own clock, or without a limit
-/// if it is null. A delegated condition variable gets any other time unread.
+/// Waits until `until`, a time of `clock` or, without one, of the condition variable's own clock. A
+/// null pointer means no limit. For delegated objects the pointer is passed on unread.
 ///
 /// # Safety
 ///
@@ -183,23 +183,23 @@ fn note_timeout(mode: Mode, condvar: &Condvar, result: c_int) {
 }
 
 impl Wait<'_> {
-    /// The mutex is released: the thread waits from now on.
+    /// Called when the mutex has been released: the thread waits from now on.
     fn begin_reported(&self) {
         if self.mode.reports() {
             self.reported.set(Some(awaited(self.condvar).begin_wait()));
         }
     }
 
-    /// The thread has tried to take the mutex again. It does not change the count if it failed: the
-    /// mutex is not its own then.
+    /// Called when the thread has tried to take the mutex again. If that failed, the thread does
+    /// not hold the mutex and must not change the count.
     fn end_counted(&self) {
         if let (Some(count), 0) = (self.counted.take(), self.result.get()) {
             count.store(count.load(Relaxed).wrapping_sub(1), Relaxed);
         }
     }
 
-    /// The thread has waited, and does not have the mutex yet: a wait for that is the mutex's. The
-    /// condition variable still exists.
+    /// Called when the wait for the condition variable has ended, and before the thread takes the
+    /// mutex: a wait for the mutex is reported by the mutex. The condition variable still exists.
     fn end_reported(&self) {
         self.noted.replace(Noted::NONE).end();
         if let Some(begun) = self.reported.take() {
@@ -222,7 +222,8 @@ unsafe extern "C-unwind" fn wait_in_frame(wait: *mut c_void) -> c_int {
     }
 }
 
-/// The thread was cancelled in its wait: takes the mutex for the program's cleanup handlers.
+/// Called when the thread was cancelled in its wait: takes the mutex for the program's cleanup
+/// handlers.
 ///
 /// # Safety
 ///
@@ -300,7 +301,7 @@ impl Partner<Native> for Wait<'_> {
         match -result as c_int {
             0 => Parked::Woken,
             libc::EAGAIN => Parked::Differed,
-            // The time limit, a signal, or a refusal: the caller looks at its own limit.
+            // The time limit, a signal, or an error: the caller checks its own limit.
             _ => Parked::Unwoken,
         }
     }
@@ -319,7 +320,7 @@ fn timespec(nanos: u64) -> libc::timespec {
     }
 }
 
-/// The longest sleep of [`mixed_wait`], in nanoseconds: so late may it notice a notification.
+/// The longest sleep of [`mixed_wait`], in nanoseconds. It may notice a notification this late.
 const MIXED_SLEEP_NS: u64 = 2_000_000;
 
 /// Waits for a delegated condition variable with a mutex of ours.
@@ -344,7 +345,8 @@ fn mixed_wait(wait: &Wait<'_>) -> c_int {
     if !unsafe { wait.unlock() } {
         return wait.result.get();
     }
-    // By the condition variable's own clock: before glibc 2.30 no wait takes another one.
+    // The limit is a time of the condition variable's own clock, since before glibc 2.30 waits take
+    // no other.
     let now = time::read(wait.condvar.clock(wait.mode));
     let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
     let until = timespec(now.saturating_add(left.min(MIXED_SLEEP_NS)));
@@ -361,8 +363,9 @@ fn mixed_wait(wait: &Wait<'_>) -> c_int {
     wait.result.get()
 }
 
-/// Tells the report if threads wait for a condition variable that is destroyed. Those that have
-/// been notified do not count, and no longer sleep, so the kernel is asked.
+/// Tells the report if threads wait for a condition variable that is destroyed. Threads that have
+/// been notified do not count. They no longer sleep, so the number of sleepers in the kernel is
+/// what counts.
 #[cold]
 #[inline(never)]
 fn report_destroyed(condvar: &Condvar) {
@@ -388,7 +391,7 @@ pub(super) unsafe extern "C" fn pthread_cond_init(
     if attributes.is_null() && !mode.delegates() {
         return 0;
     }
-    // The C library checks the attributes, and its flags say what they were.
+    // The C library checks the attributes, and stores them in its flags.
     // SAFETY: invariant 3.
     let result = unsafe { real::pthread_cond_init(condvar.cast(), attributes) };
     // SAFETY: invariant 1.

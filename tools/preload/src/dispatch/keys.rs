@@ -1,7 +1,7 @@
 //! The exported functions that create a key of thread-specific data.
 //!
 //! This library has keys of its own, by which it learns that a thread ends. The program may need
-//! all that there are.
+//! all keys that a process can have.
 
 use super::c11::result;
 use core::ffi::{c_int, c_void};

@@ -1,10 +1,11 @@
 //! The functions that the library exports in the C library's place, and the decisions that each
 //! call begins with.
 //!
-//! Whose is the object: ours (`posix`), or delegated to the C library (`libc`)? Its own kind or
-//! flags say that. Is the call counted or reported (`traced`)? The mode says that; the first call
-//! [chooses](choice) it. In the usual mode, an object of ours takes a fast path that decides both
-//! by one or two loads. All other calls take the cold path. In each file its functions are:
+//! Whose is the object: ours (`posix`), or delegated to the C library (`libc`)? The object's kind
+//! or flags say that. Is the call counted or reported (`traced`)? The mode says that; the first
+//! call [chooses](choice) it. In the usual mode, a call for an object of ours takes a fast path,
+//! which decides both by one or two loads. All other calls take the cold path. Each file has these
+//! functions for it:
 //!
 //! | function | what it does |
 //! | --- | --- |
@@ -23,7 +24,7 @@ macro_rules! exported {
             $visibility unsafe extern "C-unwind" fn $name(
                 $($parameter: $type),*
             ) -> core::ffi::c_int {
-                // SAFETY: invariants 1 and 3; and what a called function demands, this one does.
+                // SAFETY: invariants 1 and 3; this function demands what the called one does.
                 unsafe { $result }
             }
         )*

@@ -1,8 +1,8 @@
 //! The exported functions for mutexes.
 //!
-//! [`path`] is the whole decision of the usual case: one load of the mutex's kind, one of the mode.
-//! What it does not settle goes through `cold_lock` or `cold_unlock`, which decide in this order:
-//! is the call traced; is the mutex ours or delegated to the C library.
+//! In the usual case [`path`] decides everything, by one load of the mutex's kind and one of the
+//! mode. All other calls go through `cold_lock` or `cold_unlock`, which decide in this order: is
+//! the call traced; is the mutex ours or delegated to the C library.
 
 use super::choice::mode;
 use super::end_reported;
@@ -54,7 +54,7 @@ fn cold_lock_endless(mutex: &Mutex) -> c_int {
     cold_lock(mutex, Limit::Never)
 }
 
-/// Takes a mutex for which [`path`] knows no shorter way.
+/// Takes a mutex for which [`path`] has no fast path.
 #[cold]
 #[inline(never)]
 fn cold_lock(mutex: &Mutex, limit: Limit) -> c_int {
@@ -158,8 +158,9 @@ fn refused(mutex: &Mutex, mode: Mode) {
     report::misused(misuse, object.address, object.kind, owner);
 }
 
-/// Takes the mutex after a wait for a condition variable. That is reported, but not counted, as the
-/// program made no call for it. `is_notified`: the notifier may still hold the mutex.
+/// Takes the mutex after a wait for a condition variable. The acquisition is reported, but not
+/// counted, since the program did not call for it. `is_notified`: the notifier may still hold the
+/// mutex.
 pub(super) fn relock(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
     if !mode.reports() {
         return relock_untraced(mutex, mode, is_notified);
@@ -176,8 +177,8 @@ fn relock_untraced(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
     }
 }
 
-/// Before the C library's wait for a condition variable, which releases the mutex and takes it
-/// again by internal calls. Returns the mutex if the wait releases it.
+/// Called before the C library's wait for a condition variable, which releases the mutex and takes
+/// it again by internal calls. Returns the mutex if the wait releases it.
 pub(super) fn before_libc_wait(mutex: &Mutex, mode: Mode) -> Option<Object<'_>> {
     if !mode.reports() {
         return None;
@@ -190,7 +191,7 @@ pub(super) fn before_libc_wait(mutex: &Mutex, mode: Mode) -> Option<Object<'_>> 
     is_released.then_some(object)
 }
 
-/// After that wait, with what [`before_libc_wait`] returned.
+/// Called after that wait, with what [`before_libc_wait`] returned.
 pub(super) fn after_libc_wait(released: Option<Object<'_>>, result: c_int) {
     // With other results the thread may not hold the mutex.
     if let (Some(object), 0 | libc::ETIMEDOUT | libc::EOWNERDEAD) = (released, result) {
@@ -213,15 +214,15 @@ fn object(mutex: &Mutex, mode: Mode) -> Object<'_> {
         kind = mutex.declared.load(Relaxed);
     }
     Object {
-        // A delegated one has no room for marks: the C library uses the words.
+        // A delegated mutex has no room for marks: the C library uses these words.
         marks: (!mutex.is_delegated(mode)).then_some(marks(mutex)),
         is_nested: mode.reports() && kind & KINDS == RECURSIVE && mutex.is_callers(),
         ..Object::new(mutex.address() as u64, kind)
     }
 }
 
-/// Takes a mutex for a report. The usual cases are short because what is not usual is a call at the
-/// end: so nothing has to be kept meanwhile.
+/// Takes a mutex for a report. Each unusual case is a tail call, so the usual case has no registers
+/// to save.
 #[inline(never)]
 fn lock_reported(mutex: &Mutex, path: u32) -> c_int {
     if path != REPORTS {
@@ -236,7 +237,7 @@ fn lock_reported(mutex: &Mutex, path: u32) -> c_int {
     mutex.note_owner()
 }
 
-/// The calling thread has taken a mutex of ours, and more than counting is needed.
+/// Called when the thread has taken a mutex of ours, and counting alone is not enough.
 #[cold]
 #[inline(never)]
 fn taken_at_once(mutex: &Mutex) -> c_int {
@@ -258,7 +259,7 @@ fn wait_reported(mutex: &Mutex) -> c_int {
     mutex.note_owner()
 }
 
-/// A normal mutex of ours.
+/// A normal mutex of ours, as the report sees it.
 fn reported(mutex: &Mutex) -> Object<'_> {
     Object {
         marks: Some(marks(mutex)),
@@ -279,12 +280,12 @@ fn unlock_reported(mutex: &Mutex, path: u32) -> c_int {
     0
 }
 
-/// Releases a normal mutex of ours, where more than counting is needed.
+/// Releases a normal mutex of ours, when counting alone is not enough.
 #[cold]
 #[inline(never)]
 fn release_reported(mutex: &Mutex) -> c_int {
-    // The clock is read here, since what follows is rarely cached: with the time that this takes, a
-    // short hold would seem twice as long.
+    // The clock is read first: the code and data that follow are rarely cached, and loading them
+    // would make a short hold seem twice as long.
     let now = Some(Native::now());
     report::release(reported(mutex), now, mutex.word.is_locked());
     mutex.release();
@@ -294,7 +295,7 @@ fn release_reported(mutex: &Mutex) -> c_int {
 const RECURSIVE_REPORTS: u32 = RECURSIVE | REPORTS;
 const ERROR_CHECKING_REPORTS: u32 = ERROR_CHECKING | REPORTS;
 
-/// Takes a mutex for a report that is no normal one of ours.
+/// Takes a mutex that is not a normal one of ours, for a report.
 #[inline(never)]
 fn lock_other_reported(mutex: &Mutex, path: u32) -> c_int {
     let (address, marks) = (mutex.address() as u64, marks(mutex));
@@ -321,7 +322,7 @@ fn lock_other_reported(mutex: &Mutex, path: u32) -> c_int {
     }
 }
 
-/// Releases a mutex for a report that is no normal one of ours.
+/// Releases a mutex that is not a normal one of ours, for a report.
 #[inline(never)]
 fn unlock_other_reported(mutex: &Mutex, path: u32) -> c_int {
     let is_ours = matches!(path, RECURSIVE_REPORTS | ERROR_CHECKING_REPORTS);
@@ -351,8 +352,8 @@ fn try_reported(mutex: &Mutex) -> c_int {
     mutex.note_owner()
 }
 
-/// The calling thread has tried a normal mutex of ours and has it, and more than counting is
-/// needed.
+/// Called when the thread has tried a normal mutex of ours and has it, and counting alone is not
+/// enough.
 #[cold]
 #[inline(never)]
 fn tried_at_once(mutex: &Mutex) -> c_int {
@@ -365,8 +366,9 @@ fn tried_at_once(mutex: &Mutex) -> c_int {
     mutex.note_owner()
 }
 
-/// Tells the report that a mutex in use was to be destroyed. The C library also refuses to destroy
-/// one that nobody holds, if a wait for a condition variable will take it again.
+/// Tells the report that the program tried to destroy a mutex in use. The C library also refuses to
+/// destroy a mutex that nobody holds, if a thread in a wait for a condition variable will take it
+/// again.
 #[cold]
 #[inline(never)]
 fn refused_destruction(mutex: &Mutex, mode: Mode) {
@@ -379,7 +381,7 @@ fn refused_destruction(mutex: &Mutex, mode: Mode) {
 
 // ---- the functions --------------------------------------
 
-/// The memory becomes a mutex: a normal one of ours so far.
+/// Makes the memory a normal mutex of ours.
 fn clear(mutex: *mut Mutex) {
     probe!("mutex_init", mutex);
     counts::call(mode(), || 0);

@@ -16,8 +16,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use kinlock_linux::probe;
 use kinlock_report::{DESTROYED_HELD, RWLOCK};
 
-/// Which path a call takes. 0: the usual one, a lock of ours, untraced. [`HOLDS`]: the same, but it
-/// is noted who reads. [`REPORTS`] and [`REPORTS_HOLDS`]: both of these, for a report. All other
+/// Which path a call takes. 0: the usual one, a lock of ours, untraced. [`HOLDS`]: the same, but
+/// readers are noted. [`REPORTS`] and [`REPORTS_HOLDS`]: the same two, for a report. All other
 /// values: the cold path.
 #[inline]
 fn path(lock: &RwLock) -> u32 {
@@ -47,9 +47,9 @@ fn cold_lock_endless(rwlock: &RwLock, access: Access) -> c_int {
     cold_lock(rwlock, access, Limit::Never)
 }
 
-/// Takes a lock for which there is no shorter way.
+/// Takes a lock for which there is no fast path.
 fn cold_lock(rwlock: &RwLock, access: Access, limit: Limit) -> c_int {
-    // Before any attempt, as the C library does.
+    // The C library, too, checks the limit before any attempt.
     match limit.check() {
         0 => {}
         error => return error,
@@ -79,8 +79,8 @@ fn traced_lock(rwlock: &RwLock, mode: Mode, access: Access, limit: Limit) -> c_i
     result
 }
 
-/// The calling thread has taken a lock of ours for a report: notes the serial number of that side,
-/// by which the next acquisition finds its numbers.
+/// Called when the thread has taken a lock of ours for a report: stores the serial number of that
+/// side in the lock, by which the next acquisition finds its counts.
 fn mark(rwlock: &RwLock, mode: Mode, access: Access, result: c_int) {
     if result != 0 || !mode.reports() || rwlock.is_delegated(mode) {
         return;
@@ -105,7 +105,7 @@ fn count(rwlock: &RwLock, access: Access) -> bool {
     report::count_rwlock(side(rwlock, access), rwlock.serial(access))
 }
 
-/// Takes a lock for reading for a report. As for mutexes, what is not usual is a call at the end.
+/// Takes a lock for reading, for a report. As for mutexes, each unusual case is a tail call.
 #[inline(never)]
 fn read_reported(lock: &RwLock, path: u32) -> c_int {
     if !matches!(path, REPORTS | REPORTS_HOLDS) || !lock.word.read_at_once() {
@@ -114,8 +114,8 @@ fn read_reported(lock: &RwLock, path: u32) -> c_int {
     count_reader(lock, path)
 }
 
-/// The calling thread has taken a lock of ours for reading, without a wait. A function of its own,
-/// since the one before it needs registers to take the lock.
+/// Called when the thread has taken a lock of ours for reading, without a wait. It is a function of
+/// its own, since its caller needs registers to take the lock.
 #[inline(never)]
 fn count_reader(lock: &RwLock, path: u32) -> c_int {
     if !count(lock, Access::Read) {
@@ -127,7 +127,7 @@ fn count_reader(lock: &RwLock, path: u32) -> c_int {
     }
 }
 
-/// The same for writing.
+/// Takes a lock for writing, for a report.
 #[inline(never)]
 fn write_reported(lock: &RwLock, path: u32) -> c_int {
     if !matches!(path, REPORTS | REPORTS_HOLDS) || !lock.word.write_at_once() {
@@ -139,7 +139,8 @@ fn write_reported(lock: &RwLock, path: u32) -> c_int {
     lock.note_writer()
 }
 
-/// The calling thread has taken a lock of ours without a wait, and more than counting is needed.
+/// Called when the thread has taken a lock of ours without a wait, and counting alone is not
+/// enough.
 #[cold]
 #[inline(never)]
 fn taken_at_once(rwlock: &RwLock, access: Access) -> c_int {
@@ -175,8 +176,8 @@ fn unlock_reported(lock: &RwLock, path: u32) -> c_int {
     0
 }
 
-/// The first attempt of a traced acquisition that may wait. It must not go ahead of a writer that
-/// waits: a `tryrdlock` may, but this call does not.
+/// The first attempt of a traced acquisition that may wait. It must not overtake a waiting writer
+/// as a `tryrdlock` may.
 fn try_once(rwlock: &RwLock, mode: Mode, access: Access) -> c_int {
     match (rwlock.is_delegated(mode), access) {
         (true, _) => lock(rwlock, mode, access, Limit::Now),
@@ -186,8 +187,8 @@ fn try_once(rwlock: &RwLock, mode: Mode, access: Access) -> c_int {
     }
 }
 
-/// Who holds a lock that was found taken. A reader may also wait for a writer that waits itself,
-/// behind readers.
+/// Who holds a lock that was found taken. If a reader waits for a writer that itself waits for
+/// readers, the answer is the readers.
 fn behind(rwlock: &RwLock) -> Behind {
     match rwlock.writer() {
         0 => Behind::Readers,
@@ -234,8 +235,8 @@ fn cold_unlock(lock: &RwLock) -> c_int {
     0
 }
 
-/// Why the lock is delegated, as the kind of a mutex would say it; 0: because of the mode, or not
-/// at all.
+/// Why the lock is delegated, in the form of a mutex's kind. 0: because of the mode, or it is not
+/// delegated.
 fn delegated_kind(rwlock: &RwLock) -> u32 {
     match rwlock.is_shared() {
         true => counts::SHARED,
@@ -265,7 +266,8 @@ unsafe extern "C" fn pthread_rwlock_init(lock: *mut RwLock, attributes: *const c
     if mode().reports() {
         report::rwlock_ended(lock as u64);
     }
-    // The C library checks the attributes. But for these it writes zeros: an unlocked lock of ours.
+    // The C library checks the attributes and stores them. All other words become zeros, which are
+    // an unlocked lock of ours.
     // SAFETY: invariant 3.
     unsafe { real::pthread_rwlock_init(lock.cast(), attributes) }
 }

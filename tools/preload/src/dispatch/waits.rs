@@ -1,8 +1,8 @@
-//! The exported functions by which threads wait for what is no lock and no condition variable:
-//! barriers, semaphores, and the ends of threads.
+//! The exported functions by which threads wait for barriers, semaphores, and the ends of threads.
 //!
-//! All of these are the C library's. They are replaced for the report, which measures the waits;
-//! without one each of them is the C library's function and one test.
+//! All of these objects are the C library's. The functions are replaced for the report, which
+//! measures the waits. Without a report each of them is one test and a call of the C library's
+//! function.
 //!
 //! # Cancellation
 //!
@@ -33,8 +33,8 @@ use kinlock_report::{BARRIER, JOIN, JOINS, SEMAPHORE};
 
 type Time = *const libc::timespec;
 
-/// Whether there is a report. A program that has none, and calls no other function of this library,
-/// is not one whose locks were replaced: so only a report has the mode chosen here.
+/// Whether there is a report. Without one this must not choose the mode: that would count as a call
+/// of one of our lock functions, and a program that makes none is warned.
 #[inline]
 fn reports() -> bool {
     match chosen() {
@@ -89,7 +89,7 @@ unsafe fn reported_barrier_wait(barrier: *const c_void) -> c_int {
     let result = unsafe { real::pthread_barrier_wait(barrier) };
     match result {
         0 => awaited.end_wait(wait),
-        // The last thread to come waits for none.
+        // The last thread to arrive does not wait.
         libc::PTHREAD_BARRIER_SERIAL_THREAD => {
             wait.discard();
             awaited.pass();
@@ -104,7 +104,7 @@ unsafe fn reported_barrier_wait(barrier: *const c_void) -> c_int {
 /// A call that waits.
 struct Call<F> {
     awaited: Object<'static>,
-    /// A semaphore that may be free, and the limit of the call.
+    /// For a semaphore, which may be free: its address, and the limit of the call.
     semaphore: Option<(*const c_void, libc::clockid_t, Time)>,
     function: F,
     wait: Cell<Option<Wait>>,
@@ -115,8 +115,8 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Waits for a semaphore by `function`, up to this time of the clock, or without a limit if it is
-/// null. No note is made, since the semaphore may be free.
+/// Waits for a semaphore by `function`, until the time `until` of the clock, or without a limit if
+/// that is null. The wait is not noted, since the semaphore may be free.
 #[inline]
 fn wait_for(
     semaphore: *const c_void,
@@ -128,8 +128,7 @@ fn wait_for(
     wait(awaited, Some((semaphore, clock, until)), function)
 }
 
-/// Waits for the end of a thread by `function`, which is noted meanwhile. `limit`: [`LIMITED`], or
-/// 0.
+/// Waits for the end of a thread by `function`, and notes the wait. `limit`: [`LIMITED`], or 0.
 #[inline]
 fn join(thread: libc::pthread_t, limit: u32, function: impl Fn() -> c_int) -> c_int {
     wait(Object::new(JOINS, JOIN), None, || {
@@ -174,7 +173,7 @@ unsafe extern "C-unwind" fn call<F: Fn() -> c_int>(with: *mut c_void) -> c_int {
     let with = unsafe { &*with.cast::<Call<F>>() };
     if let Some((semaphore, clock, until)) = with.semaphore {
         let before = errno();
-        // The C library looks at the limit first, too.
+        // The C library, too, checks the limit first.
         // SAFETY: invariant 3.
         let is_taken =
             unsafe { Limit::at(clock, until).check() == 0 && real::sem_trywait(semaphore) == 0 };
@@ -202,7 +201,7 @@ unsafe extern "C-unwind" fn call<F: Fn() -> c_int>(with: *mut c_void) -> c_int {
     result
 }
 
-/// The thread was cancelled: its wait ends.
+/// Called when the thread is cancelled: ends its wait.
 ///
 /// # Safety
 ///
@@ -225,7 +224,7 @@ exported! {
         real::pthread_barrier_init(barrier, attributes, count)
     };
     pthread_barrier_destroy(barrier: *const c_void) = {
-        // It waits for threads that are about to leave the barrier.
+        // The C library's function waits for threads that are about to leave the barrier.
         let result = real::pthread_barrier_destroy(barrier);
         if result == 0 {
             end_reported(barrier);

@@ -1,9 +1,9 @@
 /* What this library asks of the kernel, without the C library's functions of these names.
 
-   Another preloaded library may define those, and take locks in its definitions: ours, which would
-   come back into the call that asks. So all references within this library are bound to the hidden
-   definitions here. They make the system call, and set errno as the C library's do. None of them is
-   a cancellation point. */
+   Another preloaded library may define these functions, and take locks in its definitions. These
+   locks would be ours, and the call would re-enter this library. So all references within this
+   library are bound to the hidden definitions here. They make the system call, and set errno as the
+   C library's functions do. None of them is a cancellation point. */
 
 #define _GNU_SOURCE
 #include <errno.h>

@@ -2,10 +2,10 @@
 //!
 //! The layout of these types is private to the C library and differs between its versions: glibc
 //! 2.41 moved the attributes of condition variables. Static initialisers are compiled into
-//! programs, so the places that these write cannot change. No other place is taken for granted.
+//! programs, so the places that they write cannot change. No other place is taken for granted.
 //!
-//! Before glibc 2.34, a process without threads may lack the functions. Then the places are the
-//! ones that these versions have.
+//! Before glibc 2.34, a process without threads may lack the functions. Then the places are known
+//! from these versions.
 
 use crate::libc::real;
 use crate::thread::find_number;
@@ -74,8 +74,7 @@ pub(crate) const NOT_RECURSIVE: u32 = 2;
 /// is held at every value below 1.
 pub(crate) const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 
-/// A flag of the C library: some bits of one word of an object. Without bits: its place is not
-/// known.
+/// A flag of the C library: some bits of one word of an object. No bits: its place is unknown.
 pub(crate) struct Flag {
     /// The index of the word.
     pub(crate) place: AtomicU32,
@@ -213,7 +212,7 @@ fn knows_mutexes() -> bool {
 }
 
 /// Finds out where the C library keeps the number of a thread: its own function stores the number
-/// in a recursive mutex. A process that lacks the function stores none.
+/// in a recursive mutex. If the process lacks the function, the place stays unknown.
 pub(crate) fn find_thread_number() {
     const OWNER: usize = 2;
     let mut words: Words = [0; WORDS];

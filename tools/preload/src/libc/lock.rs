@@ -1,4 +1,4 @@
-//! Waiting for a delegated object: the C library has one function per sort of time limit.
+//! Waiting for a delegated object: the C library has one function per kind of time limit.
 
 use super::real;
 use crate::thread::thread_id;
@@ -8,9 +8,9 @@ use kinlock_recorder::now;
 use kinlock_report::now::LIMITED;
 use kinlock_report::{CONDVAR, READING, RWLOCK};
 
-/// Takes a lock by `function`: a wait is noted, and so the lock is tried first. The C library's
-/// functions look at an invalid limit only if they have to wait, too. `what` and `kind` are those
-/// of the wait.
+/// Takes a lock by `function`, and notes a wait as one for `what`, of this `kind`. To know whether
+/// it has to wait, it first tries the lock. The C library's functions, too, look at an invalid
+/// limit only if they have to wait.
 #[inline]
 fn noted(what: u64, kind: u32, limit: Limit, function: impl Fn(Limit) -> c_int) -> c_int {
     let tried = function(Limit::Now);
@@ -40,7 +40,7 @@ pub(crate) unsafe fn libc_lock(mutex: *const c_void, limit: Limit) -> c_int {
     })
 }
 
-/// Takes a reader-writer lock of the C library for reading. `kind`: that of the wait.
+/// Takes a reader-writer lock of the C library for reading. `kind`: the kind of the wait.
 ///
 /// # Safety
 ///
@@ -78,8 +78,9 @@ pub(crate) unsafe fn libc_write(lock: *const c_void, limit: Limit) -> c_int {
     })
 }
 
-/// Waits for a condition variable of the C library, with a mutex of the C library: up to this time
-/// of the clock, or of the condition variable's own clock, or without a limit if it is null.
+/// Waits for a condition variable of the C library, with a mutex of the C library, until `until`, a
+/// time of `clock` or, without one, of the condition variable's own clock. A null pointer means no
+/// limit.
 ///
 /// # Safety
 ///

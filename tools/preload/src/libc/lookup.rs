@@ -12,13 +12,13 @@
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
 
-/// The C library. Before glibc 2.34 the functions for threads are in a part of its own.
+/// The C library. Before glibc 2.34 the functions for threads are in a library of their own.
 const C_LIBRARY: [&[u8]; 2] = [b"libc.so.6", b"libpthread.so.0"];
 /// The loader's name ends with its version.
 const LOADER: [&[u8]; 2] = [b"ld-linux", b"ld64.so"];
 
 /// The address of a function of the C library itself; null if it has none of this name. Functions
-/// that other preloaded libraries put in its place are not found.
+/// with which other preloaded libraries replace it are not found.
 pub(crate) fn in_c_library(name: &CStr, version: &CStr) -> *mut c_void {
     find(name, version, |object| C_LIBRARY.contains(&object))
 }
@@ -93,7 +93,7 @@ fn objects() -> impl Iterator<Item = &'static Object> {
 struct Symbols {
     bias: usize,
     names: *const u8,
-    /// Where among the names the object's own is.
+    /// The offset of the object's own name among the names.
     soname: usize,
     symbols: *const libc::Elf64_Sym,
     hashes: *const u32,

@@ -23,7 +23,7 @@ int __pthread_setspecific(key, const void *) __attribute__((weak));
 int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
 #pragma GCC visibility pop
 
-/* What dispatch/keys.rs calls in the end. */
+/* The last step of the functions in dispatch/keys.rs. */
 int kinlock_key_create(key *made, void (*destructor)(void *))
 {
     return __pthread_key_create ? __pthread_key_create(made, destructor) : EAGAIN;
@@ -55,8 +55,8 @@ int pthread_atfork(void (*before)(void), void (*in_parent)(void), void (*in_chil
     return __register_atfork(before, in_parent, in_child, &__dso_handle);
 }
 
-/* The loader. `kinlock-linux` asks which object it is in, and has that stay loaded: threads that end
-   call into it. If it cannot find out, it does without its tables, and no thread queues. */
+/* The loader. `kinlock-linux` asks which object it is in, and keeps that object loaded, since
+   threads that end call into it. If it cannot find out, it has no tables, and no thread queues. */
 
 struct search {
     ElfW(Addr) address;

@@ -1,12 +1,12 @@
-//! The C library's part: its own functions, called for objects that are delegated to it, and what
-//! it writes into objects.
+//! The C library's own functions, which are called for delegated objects, and its layout of
+//! objects.
 //!
 //! | file | what it answers |
 //! | --- | --- |
 //! | `lock.rs` | `libc_lock`, `libc_read`, `libc_write`, `libc_wait`: which call has this limit |
 //! | `real.rs` | the address of each function that this library replaces |
 //! | `lookup.rs` | where a function of some name and version is, without `dlvsym` |
-//! | `layout.rs`, `layout.c` | where objects keep their kinds and flags, found out by calling |
+//! | `layout.rs`, `layout.c` | where objects keep their kinds and flags, found by calling it |
 //! | `direct.c` | system calls, without the C library's functions of their names |
 //! | `missing.c` | functions that some C libraries lack |
 //!

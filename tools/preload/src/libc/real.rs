@@ -1,8 +1,8 @@
 //! The C library's own functions, under their own names.
 //!
 //! Each is looked up by name and version, in the C library itself: when this library is loaded, or
-//! at its first use if that comes earlier. `RTLD_NEXT` would find what another preloaded library
-//! has put in its place, which may call this library.
+//! at its first use if that comes earlier. `RTLD_NEXT` would find another preloaded library's
+//! replacement, which may call this library.
 
 use super::lookup;
 use core::ffi::{CStr, c_int, c_uint, c_void};
@@ -67,7 +67,7 @@ impl Function {
 
 macro_rules! functions {
     ($($name:ident($($parameter:ident: $type:ty),*), $version:expr;)*) => {
-        /// Looks up all of them. A C library may lack some: calls of these return `ENOSYS`.
+        /// Looks up all functions. Calls of functions that the C library lacks return `ENOSYS`.
         pub(crate) fn look_all_up() {
             look_others_up();
             $($name::FUNCTION.address();)*
@@ -108,8 +108,8 @@ macro_rules! functions {
     };
 }
 
-/// Finds what reads the clock, and the number of the CPU, without a system call (`direct.c`), and
-/// what deletes a key (`missing.c`).
+/// Looks up the functions that read the clock and the number of the CPU without a system call, for
+/// `direct.c`, and the one that deletes a key, for `missing.c`.
 fn look_others_up() {
     unsafe extern "C" {
         static kinlock_clock: AtomicPtr<c_void>;

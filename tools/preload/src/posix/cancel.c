@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Null before glibc 2.34 in a process without libpthread. Nothing can cancel a thread there. */
+/* Null in a process without libpthread, before glibc 2.34. Nothing can cancel a thread there. */
 #pragma weak pthread_testcancel
 #pragma weak __pthread_register_cancel
 #pragma weak __pthread_unregister_cancel
@@ -32,8 +32,8 @@ static void leave(void *data)
 }
 
 /* Makes a call in which the thread can be cancelled. If it is, calls `left`, which ends the wait
-   and, for a condition variable, takes the mutex. A thread that can be cancelled at any
-   instruction is made one that is cancelled only while it sleeps, as any other. */
+   and, for a condition variable, takes the mutex. During the call even a thread that could be
+   cancelled at any instruction is cancelled only while it sleeps. */
 int kinlock_cancellable_call(int (*call)(void *), void *with, void (*left)(void *))
 {
     struct waiting waiting = {left, with};

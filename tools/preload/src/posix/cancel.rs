@@ -34,9 +34,9 @@ const FIRST_SLEEP_NS: u64 = 20_000;
 const LONGEST_SLEEP_NS: u64 = 1_000_000;
 
 /// Waits for a lock: by `queue`, or by attempts and sleeps if the thread can be cancelled at any
-/// instruction. Returns whether the lock was taken. `attempt` takes it if it is free, without a
-/// place in a queue; `None`: there is nothing to wait for. `undo` releases what `attempt` took. The
-/// wait is noted, by its `what` and `kind`.
+/// instruction. Returns whether the lock was taken. `attempt` takes the lock if it is free, without
+/// queueing, and returns `None` if waiting is pointless. `undo` releases what `attempt` took. The
+/// wait is noted as one for `what`, of this `kind`.
 pub(crate) fn wait(
     what: u64,
     kind: u32,

@@ -1,6 +1,6 @@
 //! Condition variables of ours: their clock, their notifications, and when they may be destroyed.
 //!
-//! A wait also releases and retakes a mutex, which may be anyone's. So waiting is in
+//! A wait also releases and retakes a mutex, which may be ours or delegated. So waiting is in
 //! [`dispatch`](crate::dispatch), above the functions for mutexes.
 
 use crate::libc::layout::{self, Flag};
@@ -60,7 +60,7 @@ const FORKS: u32 = 0xfe;
 const USER: u32 = 0x100;
 
 impl Users {
-    /// The word as this process has to read it: without users if it is from before a fork.
+    /// The word with its users removed if they were counted before a fork.
     fn of(word: u32) -> u32 {
         let forks = u32::from(Native::forks()) << 1 & FORKS;
         if word & FORKS == forks { word } else { forks }
@@ -69,7 +69,7 @@ impl Users {
     /// The calling thread begins to access the condition variable.
     pub(crate) fn enter(&self) {
         let mut seen = self.0.load(Relaxed);
-        // Relaxed: POSIX has the thread that destroys the object know of all its users before.
+        // Relaxed: POSIX demands that the thread that destroys the object knows of all its users.
         while let Err(now) = self
             .0
             .compare_exchange(seen, Self::of(seen) + USER, Relaxed, Relaxed)
@@ -116,8 +116,8 @@ impl Condvar {
         word.is_some_and(|word| word.load(Relaxed) & flag.bits.load(Relaxed) != 0)
     }
 
-    /// Whether processes may share it. Such a one is delegated: the other process may run without
-    /// this library.
+    /// Whether processes may share the condition variable. If so it is delegated, since the other
+    /// process may run without this library.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.has(&layout::CONDVAR_SHARED)
@@ -133,7 +133,7 @@ impl Condvar {
         self.has(&layout::CONDVAR_MONOTONIC)
     }
 
-    /// Makes it one of ours with the monotonic clock. It is all zeros.
+    /// Gives a condition variable of ours, which is all zeros, the monotonic clock.
     pub(crate) fn set_monotonic(&self) {
         self.clock.store(MONOTONIC, Relaxed);
     }

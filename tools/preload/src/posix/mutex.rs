@@ -25,24 +25,24 @@ type Spinning = QueuedSpinLock<Native, AsConfigured>;
 #[repr(C)]
 pub(crate) struct Mutex {
     pub(crate) word: Blocking,
-    /// Of a recursive mutex: how many times its owner has taken it.
+    /// How many times the owner of a recursive mutex has taken it.
     depth: AtomicU32,
     /// The number of the thread that holds the mutex, as the C library would have stored it, or 0.
-    /// The command and debuggers look for it here, and programs that want to know which number the
-    /// C library takes for theirs.
+    /// It is read here by the command, by debuggers, and by programs that want to know their
+    /// thread's number as the C library knows it.
     owner: AtomicU32,
-    /// The report's mark: the token of the last holder. It lies near the lock word since it changes
-    /// with the holder, as that does. `serial` and `domain` are the report's, too.
+    /// The report's mark: the token of the last holder. Like the lock word it changes with the
+    /// holder, so it lies near that word. `serial` and `domain` are the report's, too.
     pub(crate) last: AtomicU32,
-    /// The C library's word for the kind: a kind of ours, or one of an object that is delegated.
+    /// The C library's word for the kind: one of our kinds, or the kind of a delegated mutex.
     pub(crate) kind: AtomicU32,
     pub(crate) serial: AtomicU32,
     pub(crate) domain: AtomicU32,
     /// `ADAPTIVE` if the program asked for that kind, for the report. We have no such kind, so
     /// `kind` is then 0, which takes the shortest path.
     pub(crate) declared: AtomicU32,
-    /// How many threads have released it for a wait, and not taken it again. Only its holder
-    /// changes the number. `pthread_mutex_destroy` refuses while it is not 0, as the C library's.
+    /// How many threads have released the mutex for a wait, and not taken it again. Only its holder
+    /// changes the number. While it is not 0, `pthread_mutex_destroy` fails, as in the C library.
     waits: AtomicU32,
 }
 
@@ -102,8 +102,8 @@ impl Mutex {
         }
     }
 
-    /// Whether any thread seems to hold the mutex, of whatever kind. A delegated one has its owner
-    /// where ours has it, unless it is elided.
+    /// Whether any thread seems to hold the mutex, of whatever kind. A delegated mutex has its
+    /// owner in the same place as one of ours, unless it is elided.
     pub(crate) fn seems_held(&self, mode: Mode) -> bool {
         match self.kind(mode) {
             Some(_) => self.is_held(mode),
@@ -113,12 +113,13 @@ impl Mutex {
 
     /// The kernel's number of the thread that holds a mutex which knows its owner, or 0.
     pub(crate) fn owner(&self) -> u32 {
-        // After the death of a holder, the owner of a robust mutex is a number of no thread.
+        // If the holder of a robust mutex has died, the owner is a number that no thread has.
         self.holder_in_word()
             .unwrap_or_else(|| self.owner.load(Relaxed))
     }
 
-    /// The same of a mutex whose holder is in the C library's lock word. `None`: it is another one.
+    /// The same for a mutex whose holder is in the C library's lock word. `None`: this mutex is of
+    /// another kind.
     fn holder_in_word(&self) -> Option<u32> {
         if self.kind.load(Relaxed) & HOLDER_IN_WORD == 0 || self.is_destroyed() {
             return None;
@@ -186,7 +187,7 @@ impl Mutex {
         0
     }
 
-    /// The same of a mutex that knows its owner: the calling thread has this number. Returns 0.
+    /// The same for a mutex that knows its owner. `thread` is the number of the calling thread.
     #[inline]
     pub(crate) fn own(&self, thread: u32) -> c_int {
         probe!("mutex_acquired", self);
@@ -320,8 +321,8 @@ impl Mutex {
         self.owner.load(Relaxed) == thread_id()
     }
 
-    /// Whether an unlock by the calling thread would make the mutex free, and not only less deep,
-    /// or fail.
+    /// Whether an unlock by the calling thread would free the mutex, rather than fail or only
+    /// decrease its depth.
     pub(crate) fn would_be_free(&self) -> bool {
         match self.kind.load(Relaxed) & KINDS {
             RECURSIVE => self.is_callers() && self.depth.load(Relaxed) == 1,
@@ -336,7 +337,7 @@ impl Mutex {
     /// counter; `None`: the release would not make the mutex free.
     ///
     /// The C library counts the holder and the waiters of a delegated mutex in the word that is
-    /// `last` in ours. Its function that releases the mutex takes the holder back.
+    /// `last` in ours. Its function that releases the mutex subtracts the holder.
     pub(crate) fn add_wait(&self, mode: Mode) -> Option<&AtomicU32> {
         if !self.would_be_free() {
             return None;
@@ -351,8 +352,8 @@ impl Mutex {
     }
 
     /// Gives a mutex that was made by a static initialiser the kind that `pthread_mutex_init` would
-    /// have given it, so that the shortest path applies. Several threads may do this at the same
-    /// time: they store the same.
+    /// have given it, so that it takes the shortest path. Several threads may do this at the same
+    /// time: they store the same value.
     pub(crate) fn simplify_kind(&self, mode: Mode) {
         let kind = self.kind.load(Relaxed);
         let ours = kind & !ELISION;
@@ -368,7 +369,7 @@ impl Mutex {
     }
 
     /// [`posix_lock`](Self::posix_lock) without a limit, in the usual mode, for a mutex that knows
-    /// its owner, by the calling thread, which has this number. `kind` is the mutex's word for it.
+    /// its owner. `thread` is the number of the calling thread, and `kind` the mutex's kind.
     #[inline]
     pub(crate) fn lock_owned(&self, thread: u32, kind: u32) -> c_int {
         // Relaxed: as in `posix_lock`.
@@ -391,8 +392,8 @@ impl Mutex {
         self.own(thread_id())
     }
 
-    /// [`posix_unlock`](Self::posix_unlock) in the usual mode, for a mutex that knows its owner, by
-    /// the calling thread, which has this number.
+    /// [`posix_unlock`](Self::posix_unlock) in the usual mode, for a mutex that knows its owner.
+    /// `thread` is the number of the calling thread.
     #[inline]
     pub(crate) fn unlock_owned(&self, thread: u32) -> c_int {
         if self.owner.load(Relaxed) != thread {

@@ -50,9 +50,9 @@ const _: () = assert!(
 
 /// How long a reader that holds no read lock lets waiting writers go first, in nanoseconds.
 ///
-/// Then it overtakes them, as the C library by default always lets readers do. Some programs need
-/// that: if the thread that holds the lock for reading waits for this reader, and this reader for a
-/// writer, none of the three could go on.
+/// Then it overtakes them, as readers always do by default in the C library. Some programs need
+/// that: if the thread that holds the lock for reading waits for this reader, and this reader waits
+/// for a writer, none of the three can go on.
 const WRITERS_FIRST_NS: u64 = 100_000_000;
 
 impl RwLock {
@@ -82,7 +82,7 @@ impl RwLock {
         &self.serials[usize::from(access == Access::Read)]
     }
 
-    /// A destroyed lock has no marks.
+    /// Clears the marks of a lock that is destroyed.
     pub(crate) fn clear_marks(&self) {
         for serial in &self.serials {
             serial.store(0, Relaxed);
@@ -112,7 +112,7 @@ impl RwLock {
         self.writer.load(Relaxed)
     }
 
-    /// The same if it is another thread than the calling one, or 0.
+    /// The same, but 0 if that is the calling thread.
     pub(crate) fn other_writer(&self) -> u32 {
         match self.writer() {
             writer if writer == thread_id() => 0,
@@ -157,7 +157,7 @@ impl RwLock {
                     false if self.word.is_full() => None,
                     taken => Some(taken),
                 };
-                // SAFETY: invariant 2: this thread has just taken it, and not counted that yet.
+                // SAFETY: invariant 2: this thread has just taken the lock, and not counted it yet.
                 let undo = || unsafe { self.word.unlock_read() };
                 let (what, kind) = (self.key() | READING, self.kind_to_read());
                 let queue = || self.read_until(limit);
@@ -174,7 +174,7 @@ impl RwLock {
         }
     }
 
-    /// The calling thread has taken the lock for reading: counts that for the thread.
+    /// Called when the thread has taken the lock for reading: counts that for the thread.
     #[inline]
     pub(crate) fn count_read(&self) -> c_int {
         probe!("rdlock_acquire_read", self);
@@ -197,7 +197,7 @@ impl RwLock {
         }
     }
 
-    /// The calling thread is about to release the lock, where it is noted who reads.
+    /// Called before the thread releases the lock, if readers are noted.
     #[inline]
     pub(crate) fn note_release(&self) {
         if self.writer() == 0 {

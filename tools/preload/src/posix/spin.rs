@@ -29,9 +29,9 @@ const HELD: u32 = 1 - FREE;
 
 /// How long a waiter spins before its first sleep if no more threads wait than there are CPUs.
 const SPIN_NS: u64 = 20_000;
-/// How long it spins if more do, and after each sleep.
+/// How long it spins before its first sleep if more threads wait, and after each sleep.
 const BRIEF_SPIN_NS: u64 = 2_000;
-/// The first sleep. After each sleep that nobody ended the next one is twice as long.
+/// The first sleep. After a sleep that no wake-up has ended, the next one is twice as long.
 const FIRST_SLEEP_NS: u64 = 100_000;
 const LONGEST_SLEEP_NS: u64 = 1_000_000;
 
@@ -122,8 +122,8 @@ impl Spinlock {
             return;
         }
         let sleepers = self.sleepers();
-        // Without a heavy fence, which costs microseconds: if the holder misses the count, the
-        // sleep is short all the same.
+        // No heavy fence, which would cost microseconds: the sleep is short even if the holder
+        // misses the count.
         sleepers.fetch_add(1, SeqCst);
         let mut sleep = FIRST_SLEEP_NS;
         loop {

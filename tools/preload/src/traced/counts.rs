@@ -114,13 +114,13 @@ pub(crate) fn condvar(mode: Mode, count: Count, is_delegated: bool) {
     }
     add(Count::Calls, 1);
     add(count, 1);
-    // If the mode delegates all objects, that is no property of this one.
+    // If the mode delegates all objects, the reason is not that this one is shared.
     if is_delegated && !mode.delegates() {
         add(Count::Shared, 1);
     }
 }
 
-/// The calling process counts from here on.
+/// The calling process begins to count.
 pub(crate) fn begin() {
     // SAFETY: invariant 6.
     PROCESS.store(unsafe { libc::getpid() }, Relaxed);
@@ -131,7 +131,7 @@ pub(crate) extern "C" fn begin_in_child() {
     for count in SHARDS_OF_ALL.iter().flat_map(|shard| &shard.0) {
         count.store(0, Relaxed);
     }
-    // The thread that forked lives on and keeps its token, so it is not among those before.
+    // The thread that forked lives on and keeps its token, so it is not subtracted.
     TOKENS_BEFORE_FORK.store(tokens().saturating_sub(1), Relaxed);
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn write() {
     if process != PROCESS.load(Relaxed) {
         return;
     }
-    // Only once: the program may call `_exit` in a destructor.
+    // Written only once: the program may call `_exit` in a destructor.
     PROCESS.store(0, Relaxed);
     // The longest line fits.
     let mut line = Text::<1024>::empty();

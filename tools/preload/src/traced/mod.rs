@@ -17,9 +17,9 @@ use crate::mode::Mode;
 use crate::time::Limit;
 use core::ffi::c_int;
 
-/// Takes a lock, and counts and reports that: by `first`, and if that finds it held, by `wait`,
-/// unless the program's call does not wait. `limit`: how long it may; `behind`: who holds a
-/// reader-writer lock. Returns what the call returns.
+/// Takes a lock, and counts and reports the acquisition. `first` tries the lock. If it is held and
+/// the program's call may wait, `wait` takes it. `limit`: how long the call may wait; `behind`: who
+/// holds a reader-writer lock. Returns what the program's call returns.
 pub(crate) fn acquire(
     mode: Mode,
     object: Object<'_>,

@@ -1,5 +1,5 @@
-/* Without arguments: only its child takes a lock. With a path: its stderr becomes that file, and
-   then it takes a lock if there is another argument that is not empty. */
+/* Without arguments, only the child of this program takes a lock. With a path, stderr becomes that
+   file, and the program takes a lock if there is another argument that is not empty. */
 #include "common.h"
 
 static void take(void)

@@ -1,5 +1,5 @@
-/* Nothing is allocated where locks are taken and released, however contended they are: while that goes on, malloc
-   and its relatives end the program. Nor does malloc hang if it locks. */
+/* Taking and releasing locks allocates nothing, however contended they are: during that part of the test, malloc
+   and its relatives end the program. Nor does malloc hang if it takes a lock itself. */
 #include "common.h"
 
 static atomic_int forbidden;
@@ -70,7 +70,7 @@ static void *work(void *argument)
             pthread_mutex_unlock(&normal);
         pthread_mutex_lock(&recursive);
         pthread_mutex_lock(&recursive);
-        /* One in the other, and one that is not held: a report has something to note. */
+        /* Nested locks, and an unlock of a mutex that is not held, so that a report has something to note. */
         pthread_mutex_lock(&careful);
         pthread_mutex_unlock(&careful);
         pthread_mutex_unlock(&careful);

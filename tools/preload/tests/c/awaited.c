@@ -8,7 +8,7 @@ static sem_t semaphore;
 static pthread_barrier_t barrier;
 static atomic_int last_ones, goes;
 
-/* What none of the calls sets. */
+/* An errno that none of the calls sets. */
 #define BEFORE ENOTRECOVERABLE
 /* A call that returns -1 and sets errno. */
 #define SETS(call)                                            \

@@ -115,7 +115,7 @@ static inline void *end(pthread_t thread)
     return result;
 }
 
-/* So many threads run `function`, which gets their numbers. */
+/* Runs `function` in `count` threads, each with its number as the argument. */
 static inline void run_threads(int count, void *(*function)(void *))
 {
     pthread_t threads[64];
@@ -125,7 +125,7 @@ static inline void run_threads(int count, void *(*function)(void *))
         end(threads[i]);
 }
 
-/* What `function` returns in another thread. */
+/* Runs `function` in another thread, and returns its result. */
 static inline int elsewhere(void *(*function)(void *), void *argument)
 {
     return (int)(intptr_t)end(start(function, argument));

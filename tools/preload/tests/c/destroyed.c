@@ -1,4 +1,4 @@
-/* A mutex that nobody holds cannot be destroyed while a thread waits that will take it again. */
+/* A mutex that nobody holds cannot be destroyed while a thread that will take it again waits. */
 #include "common.h"
 
 static pthread_mutex_t mutex;

@@ -1,5 +1,5 @@
-/* Notifications while the mutex is held: woken waiters run into it. No waiter is forgotten if another times out, is
-   cancelled or destroys the condition variable meanwhile. */
+/* Notifications while the mutex is held, so that woken waiters have to wait for it. No waiter is forgotten if another
+   one times out, is cancelled or destroys the condition variable at that time. */
 #include "common.h"
 
 enum { THREADS = 16, ROUNDS = 150 };

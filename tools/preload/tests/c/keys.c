@@ -1,4 +1,4 @@
-/* A key that the program has not created is none, and all keys are the program's. */
+/* A key that the program has not created is invalid, and the program can create as many keys as the system allows. */
 #include "common.h"
 #include <limits.h>
 #include <threads.h>
@@ -7,7 +7,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t keys[PTHREAD_KEYS_MAX];
 static int made;
 
-/* It waits, so that it gets what the library keeps for a thread, which is nothing of the program's. */
+/* The thread waits for a lock, so the library keeps a value for it. That value must not appear under the program's
+   keys. */
 static void *locks(void *unused)
 {
     goes_to_wait();
@@ -29,7 +30,7 @@ static void one_waits(void)
     end(thread);
 }
 
-/* So does one that has waited before the keys were created. */
+/* The same for a thread that has also waited before the keys were created. */
 static void *waits_twice(void *created)
 {
     locks(NULL);

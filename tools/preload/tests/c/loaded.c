@@ -1,5 +1,5 @@
 /* A thread that is older than some libraries with thread-locals waits for a lock. If it used thread-locals of the
-   lock's library in the usual way, the C library would allocate memory meanwhile. */
+   lock's library in the usual way, the C library would allocate memory during that wait. */
 #include "common.h"
 #include <dlfcn.h>
 #include <sched.h>

@@ -17,7 +17,7 @@ static void *wait_and_notify(void *unused)
     return unused;
 }
 
-/* A wait for a condition variable releases the mutex, and takes it again after it has waited for that. */
+/* Waits for a condition variable, and has to wait for the mutex, too, before the wait returns. */
 static void wait_and_look(int me)
 {
     CHECK(pthread_mutex_lock(&normal) == 0);
@@ -73,7 +73,7 @@ int main(void)
         _exit(0);
     }
     printf("child %d\n", end_of(child));
-    /* The thread of the child has another number than the parent's. So debuggers do not see that it holds the lock. */
+    /* The child's thread has another number than the parent's. So debuggers do not see that it holds the lock. */
     CHECK(pthread_mutex_lock(&recursive) == 0);
     CHECK(pthread_mutex_lock(&checking) == 0);
     fflush(stdout);

@@ -1,5 +1,5 @@
-/* How many places to wait the library has given to a thread that has waited for a lock: it keeps
-   the place until it ends, as the value of a key. */
+/* How many places in queues the library has given to a thread that has waited for a lock. The
+   thread keeps its place until it ends, as the value of a key. */
 #include "common.h"
 #include <limits.h>
 

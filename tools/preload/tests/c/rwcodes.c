@@ -106,7 +106,7 @@ static void beside_a_waiting_writer(int recursive)
         for (int i = 0; i < 5; i++)
             CHECK(pthread_rwlock_rdlock(lock) == 0);
         struct timespec far = in_ms(CLOCK_REALTIME, 60000);
-        /* Only the reader that waits for this one could end the wait of this one. */
+        /* The new reader waits behind the writer, and the writer for this thread, which reads. */
         SHOW(elsewhere(read_until, &far));
         for (int i = 0; i < 5; i++)
             CHECK(pthread_rwlock_unlock(lock) == 0);

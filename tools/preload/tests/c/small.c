@@ -1,5 +1,4 @@
-/* Threads with the smallest stack that there is contend, on one CPU and for long enough that all that is done
-   seldom is done. */
+/* Threads with the smallest possible stack contend, on one CPU and for long enough that even rare paths are taken. */
 #include "common.h"
 #include <limits.h>
 #include <sched.h>

@@ -29,7 +29,7 @@ pub fn plugin_with_the_crate() -> PathBuf {
     let this = std::env::current_exe().expect("a test has a path");
     let target = this.ancestors().nth(3).expect("it is in target/debug/deps");
     let mut cargo = Command::new(env!("CARGO"));
-    // That which `cargo test` has built, if all default members are tested.
+    // `cargo test` has built it already if all default members are tested.
     cargo.args(["build", "--quiet", "--profile", "test"]);
     cargo.args(["--example", "copy", "--target-dir"]);
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -67,7 +67,7 @@ fn compile_anew(source: &str, flags: &[&str]) -> PathBuf {
     to
 }
 
-/// What a command does with the library.
+/// Runs a command with the library preloaded.
 pub fn run(command: &mut Command) -> Output {
     let command = command.env("LD_PRELOAD", library());
     command.output().expect("it starts")
@@ -97,7 +97,8 @@ impl Program {
         self
     }
 
-    /// A command that runs the program, for five minutes at most: a lost wake-up would be a hang.
+    /// A command that runs the program for five minutes at most, since a lost wake-up would make it
+    /// hang.
     pub fn command(&self) -> Command {
         let mut command = Command::new("timeout");
         command

@@ -17,10 +17,10 @@ const ROW: u32 = 26;
 const AXIS: u32 = 26;
 /// The list of steps, in columns.
 const LIST_ROW: u32 = 17;
-/// Where time begins and ends.
+/// The positions of the begin and the end of time.
 const LEFT: i32 = 150;
 const RIGHT: i32 = WIDTH as i32 - 20;
-/// Steps that are narrower have no number.
+/// Narrower steps have no number.
 const LEAST: i32 = 9;
 
 const HELD: RGBColor = RGBColor(60, 60, 60);
@@ -179,7 +179,7 @@ fn draw_lock(traced: &Traced, area: &Area) -> Drawn {
     let scale = Scale {
         threads: &threads,
         from_ns: first.acquired_ns,
-        // What the last holder does is not known, but that it has the lock.
+        // Of the last holder it is only known that it has the lock.
         to_ns: last.handed_ns + 0.03 * (last.handed_ns - first.acquired_ns),
     };
     let per_cycle = traced.trace.mean_ns(|_| true);
@@ -269,7 +269,7 @@ fn draw_steps(area: &Area, scale: &Scale, steps: &[Step], mut number: usize) -> 
     Ok(())
 }
 
-/// What the numbers of a hand-off stand for.
+/// The list that explains the numbers of a hand-off.
 fn list(area: &Area, scale: &Scale, handoff: &Handoff, column: usize, first: usize) -> Drawn {
     let x = 14 + column as i32 * (WIDTH as i32 - 14) / SHOWN as i32;
     let mut y = scale.bottom() + AXIS as i32;

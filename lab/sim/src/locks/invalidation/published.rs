@@ -3,17 +3,19 @@
 //!
 //! * A *begin* walks to the last element and reads its pair by a locked exchange, which takes the
 //!   line. It writes its own pair, marked, links it by an exchange, and unmarks it by a store.
-//! * An *end* walks to its predecessor and marks its own pair. It reads the predecessor's by a
-//!   locked exchange, and passes its generation and the rest of the list to it by another one.
+//! * An *end* walks to its predecessor and marks its own pair. It reads the predecessor's pair by a
+//!   locked exchange, and passes its generation and the rest of the list to the predecessor by
+//!   another exchange.
 //!
-//! Who meets a mark, or fails in an exchange, starts over from the head after a [`Delay`], which
-//! doubles with each restart of the same operation. There is no limit to their number.
+//! An operation that meets a mark, or whose exchange fails, starts over from the head after a
+//! [`Delay`], which doubles with each restart of the same operation. The number of restarts is not
+//! limited.
 //!
-//! What was counted is published, so the measured kernel was one that counts: its threads share the
-//! counters, which are written at every restart and looked at by every begin.
+//! Counts were published, so the measured kernel was one that counts: its threads share the
+//! counters, which are written at every restart and read by every begin.
 //!
-//! A pair has sixteen bytes there and eight here, so generations are shorter. The traffic of lines
-//! is the same.
+//! A pair has sixteen bytes in the kernel and eight here, so generations are shorter here. The
+//! traffic of lines is the same.
 
 use super::Delay;
 use crate::locks::{Lock, observed};
@@ -39,8 +41,8 @@ fn is_marked(pair: u64) -> bool {
 struct Element(SimU64);
 
 impl Element {
-    /// Reads the pair as a machine does that has no plain load of sixteen bytes: by an exchange
-    /// that changes nothing. `None`: it is marked.
+    /// Reads the pair by an exchange that changes nothing, as a machine does that has no plain load
+    /// of sixteen bytes. `None`: it is marked.
     fn read_whole(&self) -> Option<u64> {
         let pair = match self.0.compare_exchange(0, 0, AcqRel, Relaxed) {
             Ok(pair) | Err(pair) => pair,
@@ -56,15 +58,15 @@ impl Element {
 
 struct List {
     head: Element,
-    /// Whether a thread waits. Nobody ever writes it here; an end looks at it.
+    /// Whether a thread waits. An end reads this; nothing writes it here.
     waiters: Element,
     elements: &'static [Element],
     counts: Counts,
-    /// Ended ones, counted outside of the machine.
+    /// The number of ended sections, counted outside of the machine.
     sections: Cell<u64>,
 }
 
-/// Side by side, as they are declared there.
+/// The counters lie side by side, as in the kernel.
 #[repr(align(128))]
 struct Counts {
     begin_restarts: SimU64,
@@ -96,8 +98,8 @@ impl List {
         &self.elements[name as usize - 1]
     }
 
-    /// The element that `name` follows, or the last one if that is 0, and how many were visited.
-    /// `None`: an element is marked, or the walk has missed the name.
+    /// The element that `name` follows, or the last one if `name` is 0, and the number of elements
+    /// visited. `None`: an element is marked, or the walk has missed the name.
     fn before(&self, name: u64) -> Option<(&Element, u64)> {
         let (mut at, mut visited) = (&self.head, 1);
         loop {
@@ -117,7 +119,7 @@ impl List {
         let longest = &self.counts.longest;
         let before = longest.load(Relaxed);
         if before < visited {
-            // Lost if another thread has counted meanwhile.
+            // The count is lost if another thread has counted since.
             let _ = longest.compare_exchange(before, visited, Relaxed, Relaxed);
         }
         let seen = last.read_whole().filter(|&pair| next_of(pair) == 0)?;
@@ -133,7 +135,7 @@ impl List {
         let (before, _) = self.before(name)?;
         let own = &self.element(name).0;
         own.fetch_add(MARK, AcqRel);
-        // From here on no other thread changes it.
+        // From here on no other thread changes the pair.
         let mine = own.load(Acquire) - MARK;
         let seen = before.read_whole().filter(|&pair| next_of(pair) == name);
         if seen.is_some_and(|seen| before.exchange(seen, mine)) {
@@ -144,7 +146,7 @@ impl List {
     }
 }
 
-/// Tries until it is done, with a delay before each further attempt, and counts those.
+/// Tries until an attempt succeeds, with a delay before each further attempt, and counts these.
 fn until_done(restarts: &SimU64, attempt: impl Fn() -> Option<()>) {
     let mut delay = Delay::new();
     while attempt().is_none() {

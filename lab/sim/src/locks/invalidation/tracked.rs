@@ -1,11 +1,11 @@
-//! What the published list replaced, modelled step by step from the source of that kernel: open
-//! sections in a list under a mutex, the newest first. Our own backend `locked` differs: it appends
-//! to the end, and looks for sleepers after the mutex.
+//! The predecessor of the published list, modelled step by step from the source of that kernel:
+//! open sections in a list under a mutex, the newest first. Our own backend `locked` differs: it
+//! appends to the end, and looks for sleepers after it has released the mutex.
 //!
 //! * A *begin* takes the generation after the first element's, and puts its own element first.
-//! * An *end* passes its generation to the element before it in time. The oldest section's end
-//!   stores it as the newest that has passed instead, under the spinlock of the hash chain in which
-//!   sleepers stand, still under the mutex, and looks for sleepers there.
+//! * An *end* passes its generation to the next older element. The end of the oldest section
+//!   instead stores its generation as the newest that has passed. It does so, and looks for
+//!   sleepers, under the spinlock of the sleepers' hash chain, and still under the mutex.
 
 use super::Delay;
 use crate::locks::Lock;
@@ -15,7 +15,7 @@ use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 /// FreeBSD's adaptive mutex. A compare-and-swap takes it and another one releases it. A waiter
 /// polls the word, with pauses that double. No waiter sleeps while the holder runs.
 ///
-/// Without back-off, for comparison: waiters poll all the time.
+/// Without back-off, for comparison, waiters poll all the time.
 struct Adaptive<const BACKS_OFF: bool>(SimU32);
 
 const FREE: u32 = 0;
@@ -48,7 +48,7 @@ impl<const BACKS_OFF: bool> Adaptive<BACKS_OFF> {
     }
 }
 
-/// On a line of its own.
+/// A value on a line of its own.
 #[repr(align(128))]
 struct Alone<T>(T);
 
@@ -73,7 +73,7 @@ struct Element {
     generation: SimU64,
     /// The section that began before this one, as a name; 0 = none.
     next: SimU32,
-    /// The one that began after it.
+    /// The section that began after this one.
     previous: SimU32,
 }
 
@@ -114,7 +114,7 @@ impl<const BACKS_OFF: bool> Tracked<BACKS_OFF> {
         }
     }
 
-    /// The oldest section has ended.
+    /// Called when the oldest section ends.
     fn pass(&self, generation: u64) {
         let chain = &self.sleepers.0;
         while chain

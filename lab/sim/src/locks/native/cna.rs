@@ -1,7 +1,7 @@
 //! The steps in which CNA differs.
 //!
-//! Those set aside form a circle: the last one's `next` is the first. The head's flag names the
-//! last one, so the lock has no memory of its own for them.
+//! The waiters that are set aside form a circle: the last one's `next` is the first. The head's
+//! flag names the last one, so the lock needs no memory for them.
 
 use super::{GO, LOCKED, LOCKED_BYTE, Native, Node, PENDING_BYTE, TAIL, is_chosen, name};
 use crate::platform::Sim;
@@ -13,27 +13,27 @@ use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 pub(in crate::locks) struct Order {
     search: Search,
     pub(super) limit: Limit,
-    /// Whether reordering begins by chance only, once in [`SELDOM`] hand-offs.
+    /// Whether reordering only begins by chance, once in [`SELDOM`] hand-offs.
     seldom: bool,
     /// Whether some threads are never set aside.
     priority: bool,
 }
 
-/// How a waiter of the node is looked for.
+/// How a head looks for a waiter of its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Search {
-    /// At becoming head, and from there on at the hand-off: all waiters.
+    /// It looks at all waiters when it becomes head, and at later ones at the hand-off.
     Full,
-    /// The same at the hand-off only.
+    /// It looks at all waiters, at the hand-off only.
     AtHandOff,
-    /// At becoming head only; see [`LOOKS_WHEN_FREE`].
+    /// It looks only when it becomes head; see [`LOOKS_WHEN_FREE`].
     Limited,
-    /// One waiter. If it is of another node it is set aside, and the one behind it counts as one of
-    /// this node.
+    /// It looks at one waiter. If that is of another node it is set aside, and the waiter behind it
+    /// is treated as one of this node.
     One,
 }
 
-/// For how long those set aside may wait.
+/// The local limit: how long waiters that are set aside may have to wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limit {
     /// Hand-offs within the NUMA node.
@@ -50,18 +50,18 @@ impl Order {
         seldom: false,
         priority: false,
     };
-    /// The same, and some of the waiters have priority.
+    /// Version 10, and some of the waiters have priority.
     pub(in crate::locks) const V10_PRIORITY: Order = Order {
         priority: true,
         ..Order::V10
     };
-    /// The same with the limited scan that was proposed in its discussion.
+    /// Version 10 with the limited scan that was proposed in its discussion.
     pub(in crate::locks) const V10_LIMITED: Order = Order {
         search: Search::Limited,
         ..Order::V10
     };
-    /// The paper of 2019, and the first versions. A turn ended by chance there, once in that many
-    /// hand-offs.
+    /// The paper of 2019, and the first versions. In these a node's turn ended by chance, on
+    /// average after as many hand-offs as the limit here.
     pub(in crate::locks) const PAPER: Order = Order {
         search: Search::AtHandOff,
         ..Order::V10
@@ -79,28 +79,28 @@ impl Order {
     };
 }
 
-/// Where reordering begins by chance: once in so many hand-offs.
+/// If reordering begins by chance, it does once in this many hand-offs.
 const SELDOM: u64 = 128;
 
 /// How many waiters a limited scan looks at once the lock is free, for each NUMA node of the
 /// machine.
 const LOOKS_WHEN_FREE: usize = 4;
 
-/// What the scan at becoming head has found.
+/// The result of the scan when a waiter becomes head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Scan {
-    /// Nothing was looked for.
+    /// There was no scan.
     None,
     /// A waiter of the head's NUMA node comes next.
     Kin,
     /// The limit of hand-offs is reached.
     Limit,
-    /// Nobody up to this one.
+    /// No waiter of the node up to this one.
     NobodyUpTo(u32),
 }
 
 impl<const NUMA: bool> Native<NUMA> {
-    /// At becoming head, while the lock is held.
+    /// The scan when a waiter becomes head, while the lock is held.
     pub(super) fn scan_early(&self, me: usize) -> Scan {
         if self.is_late(&self.nodes[me]) {
             return Scan::Limit;
@@ -151,8 +151,8 @@ impl<const NUMA: bool> Native<NUMA> {
         Scan::Kin
     }
 
-    /// Looks for a waiter of the NUMA node behind `from`. Sets aside all before it, if it is found.
-    /// The processor predicts how the walk ends, and so waits for none of its loads.
+    /// Looks for a waiter of the NUMA node behind `from`. If there is one, sets aside all waiters
+    /// before it. The processor predicts how the walk ends, and so waits for none of its loads.
     fn scan(&self, me: usize, from: u32) -> Scan {
         let domain = self.nodes[me].domain.load(Relaxed);
         let mut last = from;
@@ -168,9 +168,9 @@ impl<const NUMA: bool> Native<NUMA> {
         }
     }
 
-    /// The limited scan: looks at the lock before each step. While that is held the scan does not
-    /// end: behind the last waiter it waits for a newcomer. Once the lock is free, it looks at
-    /// [`LOOKS_WHEN_FREE`] waiters for each NUMA node.
+    /// The limited scan, which looks at the lock before each step. While the lock is held the scan
+    /// does not end: behind the last waiter it waits for a newcomer. Once the lock is free, it
+    /// looks at [`LOOKS_WHEN_FREE`] waiters for each NUMA node.
     fn scan_until_free(&self, me: usize) -> Scan {
         let domain = self.nodes[me].domain.load(Relaxed);
         let mut looks = LOOKS_WHEN_FREE * with(|w| w.setup.machine.shape.sockets);
@@ -204,7 +204,8 @@ impl<const NUMA: bool> Native<NUMA> {
         Scan::NobodyUpTo(last)
     }
 
-    /// Whether the candidate, behind `last`, is of that NUMA node. Sets aside all before it then.
+    /// Whether the candidate, behind `last`, is of that NUMA node. If so, sets aside all waiters
+    /// before it.
     fn ends_at(&self, me: usize, domain: u32, last: u32, candidate: u32) -> bool {
         self.counts.stepped();
         let has_priority = self.order.priority && is_chosen((candidate >> 16) as usize - 1);
@@ -215,7 +216,7 @@ impl<const NUMA: bool> Native<NUMA> {
         is_kin
     }
 
-    /// Moves the waiters behind `head` up to `last` to the end of those set aside.
+    /// Moves the waiters behind `head` up to `last` to the end of the secondary queue.
     fn set_aside(&self, head: &Node, last: u32, kin: u32) {
         let first = head.next.load(Relaxed);
         head.next.store(kin, Relaxed);
@@ -232,9 +233,9 @@ impl<const NUMA: bool> Native<NUMA> {
         head.flag.store(last, Relaxed);
     }
 
-    /// The queue is empty but for the head `me`: takes the lock, makes those set aside the queue,
-    /// and passes headship to their first. Returns false if a thread has joined the queue since
-    /// `seen`.
+    /// Called when the queue has only the head `me`: takes the lock, makes the waiters set aside
+    /// the queue, and passes headship to the first of them. Returns false if a thread has joined
+    /// the queue since `seen`.
     pub(super) fn promote_those_set_aside(&self, me: usize, seen: u32) -> bool {
         let last = self.nodes[me].flag.load(Relaxed);
         let end = &self.node(last).next;
@@ -261,12 +262,12 @@ impl<const NUMA: bool> Native<NUMA> {
             (found, _) => found,
         };
         let aside = node.flag.load(Relaxed);
-        // With one look at a time the preference stays, even if nobody of the node is left.
+        // With one look at a time, the node is preferred even if it has no waiter left.
         let stays = self.order.search == Search::One && scan != Scan::Limit;
         if aside > GO && (scan == Scan::Kin || stays) {
             let kin = self.node(node.next.load(Relaxed));
-            // A thread queues with a run of 0, and nobody is kept waiting by a run while nobody is
-            // set aside.
+            // A thread queues with a run of 0: a run keeps nobody waiting while nobody is set
+            // aside.
             let run = node.run.load(Relaxed);
             match self.order.limit {
                 Limit::Count(_) => kin.run.store(run + 1, Relaxed),
@@ -292,7 +293,7 @@ impl<const NUMA: bool> Native<NUMA> {
     }
 }
 
-/// The lower half of the time.
+/// The lower 32 bits of the time in microseconds.
 fn microseconds() -> u32 {
     (Sim::now() / 1000) as u32
 }

@@ -1,5 +1,5 @@
-//! How queues are reordered, each step on a prepared state. The test of all locks sees whether they
-//! exclude and lose no thread.
+//! How queues are reordered, each step on a prepared state. The test of all locks checks mutual
+//! exclusion, and that no thread is lost.
 
 use super::cna::{Order, Scan};
 use super::{GO, LOCKED, Native, PENDING, TAIL, WAIT, name};
@@ -27,7 +27,7 @@ fn play(
 }
 
 /// Runs `body` on one thread, with a lock whose queue has waiters of these NUMA nodes. The first
-/// one is the head, number 0.
+/// waiter is the head, number 0.
 fn queue(order: Order, domains: &'static [u32], body: impl Fn(&Native<true>) + Copy + 'static) {
     play(1, domains.len(), order, move |lock, _| {
         for (i, &domain) in domains.iter().enumerate() {
@@ -53,7 +53,7 @@ fn what_lies_beside_the_word_is_in_its_line() {
     });
 }
 
-/// The names from `first` on, up to the end or back to it.
+/// The names from `first` on, up to the end of the chain or, in a circle, back to `first`.
 fn chain(lock: &Native<true>, first: u32) -> Vec<usize> {
     let mut names = vec![];
     let mut at = first;
@@ -100,7 +100,7 @@ fn a_scan_sets_aside_those_before_the_first_of_the_same_node() {
 fn later_ones_set_aside_join_the_end_of_the_circle() {
     queue(Order::V10, &[2, 0, 2, 1, 2], |lock| {
         lock.scan_early(0);
-        // The head leaves, its successor inherits.
+        // The head leaves, and its successor inherits the secondary queue.
         lock.pass_to_kin(0, name(2), Scan::Kin);
         assert_eq!(lock.nodes[2].flag.load(Relaxed), name(1));
         assert_eq!(lock.nodes[2].run.load(Relaxed), 1);
@@ -121,7 +121,7 @@ fn a_scan_that_finds_nobody_changes_nothing_and_goes_on_later() {
         lock.pass_to_kin(0, name(1), scan);
         assert_eq!(lock.nodes[1].flag.load(Relaxed), GO);
     });
-    // A waiter of the same node has come behind the place where the scan stopped.
+    // A waiter of the same node has queued behind the place where the scan stopped.
     queue(Order::V10, &[2, 0, 1, 2], |lock| {
         lock.pass_to_kin(0, name(1), Scan::NobodyUpTo(name(2)));
         assert_eq!(lock.nodes[3].flag.load(Relaxed), name(2));
@@ -166,7 +166,7 @@ fn hand_offs_count_only_while_a_waiter_is_set_aside() {
         assert_eq!(lock.scan_early(1), Scan::Kin);
         lock.pass_to_kin(1, name(2), Scan::Kin);
         assert_eq!(lock.nodes[2].run.load(Relaxed), 0);
-        // The next one sets number 3 aside.
+        // The next head sets number 3 aside.
         assert_eq!(lock.scan_early(2), Scan::Kin);
         lock.pass_to_kin(2, name(4), Scan::Kin);
         assert_eq!(lock.nodes[4].run.load(Relaxed), 1);
@@ -190,7 +190,7 @@ fn the_circle_stays_if_a_newcomer_queues_meanwhile() {
     queue(Order::V10, &[2, 0, 1, 2, 1], |lock| {
         lock.scan_early(0);
         lock.pass_to_kin(0, name(3), Scan::Kin);
-        // The word names the newcomer, number 4, already.
+        // The word already names the newcomer, number 4.
         assert!(!lock.clear_tail(3, name(3)));
         assert_eq!(word(lock), name(4));
         assert_eq!(chain(lock, name(2)), [2, 1]);
@@ -198,7 +198,7 @@ fn the_circle_stays_if_a_newcomer_queues_meanwhile() {
     });
 }
 
-/// On the four nodes of the machine a limited scan of a free lock has 16 looks.
+/// The machine has four nodes, so a limited scan of a free lock has 16 looks.
 #[test]
 fn a_limited_scan_looks_at_four_waiters_for_each_node_once_the_lock_is_free() {
     const FOUND: [u32; 18] = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0];

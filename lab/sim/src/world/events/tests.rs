@@ -12,8 +12,8 @@ fn events_come_by_time_then_as_planned() {
         let mut now = 0;
         for _ in 0..steps {
             for _ in 0..random.below(at_most + 1) {
-                // Steps soon, some later; time limits later: some nearly in order, some far out of
-                // it.
+                // Most steps come soon, some later. Time limits come later, some nearly in order,
+                // some far out of order.
                 let (what, after) = match random.below(8) {
                     0 | 1 => (What::TimeLimit, 1000 + random.below(8)),
                     2 | 3 => (What::TimeLimit, random.below(3000)),
@@ -31,7 +31,7 @@ fn events_come_by_time_then_as_planned() {
     }
 }
 
-/// Takes the next event, which is to be the least of those planned. Returns its time.
+/// Takes the next event, which must be the earliest of the planned ones. Returns its time.
 fn check_next(events: &mut Events, planned: &mut Vec<(u64, u64)>) -> Option<u64> {
     let expected = planned.iter().copied().min();
     let next = events.pop().map(|event| (event.time, event.number));

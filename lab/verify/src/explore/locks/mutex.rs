@@ -11,7 +11,7 @@ use kinlock_core::raw::mutex::{Joined, Layout, QueueKind, QueuedMutex, Split};
 use kinlock_measure::random::Random;
 use kinlock_sim::Sim;
 
-/// The mutex with a queue drawn by lot for each schedule.
+/// The mutex with a queue drawn at random for each schedule.
 pub(super) const SOUND: Specimen = Specimen {
     name: "mutex",
     defect: None,
@@ -29,17 +29,17 @@ pub(super) const SOUND: Specimen = Specimen {
         Event::Timeout,
         Event::SlotFallback,
     ]],
-    // Running threads may barge. Only the time that a waiter waits is bounded.
+    // Running threads may barge: only the time of a wait is bounded, not the number of overtakers.
     in_order: false,
     plays: Plays::Lock,
-    // A waiter that leaves the queue polls the lock until its neighbour has linked itself, and the
-    // neighbour may be preempted for long.
+    // A waiter that leaves the queue polls the lock until its neighbour has linked itself, which
+    // takes long if the neighbour is preempted.
     max_accesses: 20 * MAX_ACCESSES,
 };
 
 pub(super) const USUAL_QUEUE: QueueKind = QueueKind::Osq;
 
-/// Mostly the usual one.
+/// Draws a queue, mostly the usual one.
 pub(in crate::explore) fn queue(random: &mut Random) -> QueueKind {
     match random.below(6) {
         0 => QueueKind::Unqueued,
@@ -47,12 +47,12 @@ pub(in crate::explore) fn queue(random: &mut Random) -> QueueKind {
     }
 }
 
-/// Which of the two layouts.
+/// Draws one of the two layouts.
 pub(in crate::explore) fn is_joined(random: &mut Random) -> bool {
     random.one_in(2)
 }
 
-/// From none to the longest.
+/// A quantum between none and the longest.
 pub(super) fn quantum(lot: u32) -> Quantum {
     let micros = [0, 1, 5, 30, 100, 1000][lot as usize % 6];
     Quantum::from_micros(micros).unwrap_or_default()

@@ -9,7 +9,7 @@ use kinlock_core::platform::Platform;
 use kinlock_core::raw::rwlock::QueuedRwLock;
 use kinlock_sim::Sim;
 
-/// The reader-writer lock with a queue of writers drawn by lot for each schedule.
+/// The reader-writer lock with a queue of writers drawn at random for each schedule.
 pub(super) const SOUND: Specimen = Specimen {
     name: "rwlock",
     place: place::<Sim>,

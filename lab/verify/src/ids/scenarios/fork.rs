@@ -1,5 +1,5 @@
-//! Children, forked while other threads hold IDs or are about to take or give back some. Signals
-//! disturb the children from their first moment on.
+//! Children that are forked while other threads hold IDs, or are taking or giving back some.
+//! Signals disturb each child from its first moment on.
 
 use super::super::source;
 use super::super::storm::{Storm, disturb};
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 const CHILD_THREADS: u64 = 2;
 const CHILD_ADDS: u64 = 1_000;
-/// The parent's sum in the counter that children use.
+/// The sum of the counter that children use, as it stays in the parent.
 const STILL: u64 = 7;
-/// A child that takes longer hangs.
+/// A child that takes longer than this counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Between two signals to a child.
+/// The pause between two signals to a child.
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// Exit statuses of children.
@@ -31,7 +31,7 @@ pub(super) fn run(context: &Context) -> Findings {
     let still = Arc::new(Counter::new(&domain).expect("memory for a counter"));
     still.add(STILL);
     let added = AtomicU64::new(0);
-    // The children's handlers, and the threads'.
+    // What the handlers use, in the children and in this process.
     let handlers = (domain.clone(), Arc::clone(&still));
     let action = move || {
         let (domain, still) = &handlers;
@@ -115,7 +115,7 @@ fn in_child(domain: &Domain, still: &Counter, mine: Option<&Lease>, threads: usi
         if all.iter().any(|lease| Some(lease.id()) == held) {
             return SHARED;
         }
-        // Each thread may just have been about to take or give back one.
+        // Each thread of the parent may have been taking or giving back an ID when it was forked.
         if all.len() + 1 + threads < domain.max_ids() as usize {
             return UNAVAILABLE;
         }

@@ -9,7 +9,7 @@ use kinlock_measure::cpus::{allowed_cpus, confine};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-/// IDs that a thread holds at a time, at most.
+/// The most IDs that a thread holds at a time, without its handlers.
 const DEEPEST: u64 = 3;
 
 /// The IDs in use, and what went wrong.
@@ -21,12 +21,13 @@ struct Watch {
 
 #[derive(Default)]
 struct Counts {
-    /// Holders, including threads on their way in or out: now, and at most so far.
+    /// The number of holders, including threads that are taking or giving back an ID: now, and the
+    /// most so far.
     inside: AtomicU32,
     most_inside: AtomicU32,
-    /// IDs taken or given back so far.
+    /// How many IDs have been taken so far.
     moved: AtomicU32,
-    /// IDs taken by others during one acquisition, at most.
+    /// The most IDs that others took during one acquisition.
     meanwhile: AtomicU32,
     /// The largest limit so far: it shrinks when threads end.
     limit: AtomicU32,
@@ -42,7 +43,8 @@ struct Counts {
 #[repr(align(128))]
 struct Slot {
     holders: AtomicU32,
-    /// Written by plain loads and stores, by the holder of the ID.
+    /// Counted by the holder of the ID, with separate loads and stores: a second holder may lose
+    /// updates.
     visits: AtomicU64,
 }
 
@@ -81,8 +83,9 @@ impl Watch {
         }
     }
 
-    /// One member visits all CPUs. It is alone, so it must do with one ID. Later the bound is
-    /// blunt: nested signal handlers make many holders.
+    /// One member visits all CPUs. Since it is alone, it must get along with one ID. This is
+    /// checked first, because the bound says little later, when nested signal handlers make many
+    /// holders.
     fn wander(&self) {
         let cpus = allowed_cpus();
         self.source.join();
@@ -96,7 +99,7 @@ impl Watch {
         self.source.leave();
     }
 
-    /// Holds `deeper` IDs more while it holds one.
+    /// Takes an ID, and `deeper` more IDs while it holds that one.
     fn visit_deeply(&self, deeper: u64, injector: &mut Injector) -> u64 {
         let mut visits = 1;
         self.visit(|| {
@@ -117,11 +120,11 @@ impl Watch {
         let before = self.counts.moved.load(SeqCst);
         let served = self.source.with(&mut |id| {
             let moved = self.counts.moved.fetch_add(1, SeqCst) - before;
-            // Once more: a thread may become a member as it enters.
+            // Read again, because a thread may become a member as it enters.
             self.counts.limit.fetch_max(self.source.limit(), SeqCst);
             self.counts.meanwhile.fetch_max(moved, SeqCst);
-            // IDs may change hands during a search. Some of the searches are still under way; hence
-            // twice the number of holders, if there were several.
+            // IDs may change hands during a search. Since some searches are still under way, the
+            // bound is twice the number of holders if there were several.
             let inside = self.counts.most_inside.load(SeqCst);
             let holders = 2 * inside - 1 + self.counts.meanwhile.load(SeqCst);
             let bound = holders.max(self.counts.limit.load(SeqCst));
@@ -189,7 +192,8 @@ impl Watch {
             )
     }
 
-    /// How many IDs can be held at a time. A broken source may have no end.
+    /// How many IDs can be held at a time. A broken source may never run out of IDs, so the count
+    /// stops after one too many.
     fn available(&self) -> u32 {
         fn hold(source: &dyn Source, held: &mut u32) {
             source.with(&mut |_| {

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// Tokens that circulate through the stack. Each is in it once, or in one thread's hands.
+/// Tokens that circulate through the stack. Each is in the stack once, or one thread has it.
 const TOKENS: usize = 256;
-/// Places in the pool: now and then too few.
+/// Places in the pool: so few that it is full now and then.
 const PLACES: usize = 128;
 /// Threads alive at a time in the scenario `churn`, besides the threads that start them.
 const CHILDREN: usize = 3;
@@ -46,12 +46,12 @@ pub(super) fn run(context: &Context) -> Findings {
     }
 }
 
-/// Threads come and go.
+/// Short-lived threads.
 pub(super) fn churn(context: &Context) -> Findings {
     torture::<Sound>(context, Life::Short)
 }
 
-/// All threads on one CPU, whose number is not 0 if there is another.
+/// All threads on one CPU, with a number other than 0 if there are several CPUs.
 pub(super) fn sparse(context: &Context) -> Findings {
     torture::<Slow>(context, Life::OnOneCpu)
 }
@@ -66,7 +66,7 @@ enum Life {
 /// The structures that threads share, and what went wrong.
 struct Stage<P: Probe> {
     domain: Domain,
-    /// Threads add to both, handlers to the second.
+    /// Threads add to both counters, handlers only to the second.
     counters: [Counter<P>; 2],
     stack: Stack<usize, P>,
     tokens: Vec<AtomicBool>,
@@ -108,7 +108,7 @@ fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
     let domain = source::domain(&context.specimen);
     let cpus = allowed_cpus();
     if life == Life::OnOneCpu {
-        // The calling thread first: the others inherit it.
+        // The calling thread before the others start: they inherit its affinity.
         confine(0, &cpus[cpus.len() - 1..]);
         domain.refresh();
     }
@@ -246,7 +246,7 @@ impl<P: Probe> Stage<P> {
             .judge(Property::Reach, reached, reach)
     }
 
-    /// Takes everything out of the structures: all must be there once.
+    /// Takes everything out of the structures. Each element must be there exactly once.
     fn judge_content(&self, findings: Findings) -> Findings {
         let sums = [self.counters[0].sum(), self.counters[1].sum()];
         let expected = [
@@ -277,7 +277,7 @@ impl<P: Probe> Stage<P> {
         );
         let members_left = || self.domain.members().unwrap_or(0);
         let give_up = Instant::now() + Duration::from_secs(300);
-        // Threads are joined before their last destructors have run.
+        // A thread may be joined before its last destructors have run.
         while members_left() > 1 && Instant::now() < give_up {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -304,16 +304,15 @@ impl<P: Probe> Stage<P> {
         }
         let cpus = allowed_cpus().len();
         let bound = match life {
-            // The kernel counts the CPUs that the process was allowed at some time: all, if it was
-            // not confined before.
+            // The kernel counts all CPUs that the process was ever allowed to use.
             Life::OnOneCpu => cpus,
-            // A thread is joined before the kernel takes it off its count, so each may have a
-            // predecessor there.
+            // A thread can be joined before the kernel has stopped counting it, so the kernel may
+            // count a predecessor of each thread.
             Life::Short => cpus.min(2 * context.orders.threads + 1),
-            // Besides the crew: the main thread, and other threads of the process.
+            // One more than the workers: the main thread.
             _ => cpus.min(context.orders.threads + 1),
         };
-        // Linux hands out a quarter more since 6.19, but never as many as possible CPUs allow.
+        // Since 6.19 Linux hands out up to a quarter more, but never more than `max_ids`.
         let bound = (bound + bound / 4).min(self.domain.max_ids() as usize);
         let greatest = self.counts.greatest.load(Relaxed);
         let detail = format!("IDs up to {greatest}, bound {bound}");

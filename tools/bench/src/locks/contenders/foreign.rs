@@ -1,6 +1,6 @@
-//! Locks in C that need more than a constant to begin with: the C library's spinlock, which it
-//! initialises itself, and queues whose nodes lie on the stacks of the waiters. Those consist of
-//! inline functions, and come through shims in C that the build compiles where the headers are
+//! Locks in C that a constant cannot initialise, or that need a node: the C library's spinlock, and
+//! queue locks whose nodes lie on the stacks of the waiters. The queue locks consist of inline
+//! functions and are called through shims in C, which the build compiles if the headers are
 //! installed: the MCS lock of Concurrency Kit and the CNA lock of libvsync.
 //!
 //! Invariants:
@@ -20,7 +20,7 @@ use crate::harness::team::AbortOnPanic;
 
 /// A lock that is taken by way of a node.
 pub trait Foreign: Send + Sync + 'static {
-    /// What all threads share.
+    /// The memory that all threads share.
     type Memory;
     /// Room for one node.
     type Node;
@@ -40,7 +40,7 @@ pub trait Foreign: Send + Sync + 'static {
     unsafe fn unlock(lock: *mut Self::Memory, node: *mut Self::Node);
 }
 
-/// Such a lock beside the value that it guards.
+/// Such a lock with the value that it guards.
 pub struct Guarded<F: Foreign, T> {
     lock: UnsafeCell<F::Memory>,
     value: UnsafeCell<T>,
@@ -65,8 +65,8 @@ impl<F: Foreign, T: Send + 'static> Lock<T> for Guarded<F, T> {
         let mut node = MaybeUninit::uninit();
         // SAFETY: invariants 1 and 2.
         unsafe { F::lock(self.lock.get(), node.as_mut_ptr()) };
-        // A section that panics ends the process: the others would wait for the lock forever, some
-        // by way of a node that is gone. One that does not is not even asked.
+        // A panic in the section aborts the process: the others would wait for the lock forever,
+        // some on a node that no longer exists. Without a panic this costs nothing.
         let abort = AbortOnPanic;
         // SAFETY: invariant 3.
         let result = section(unsafe { &mut *self.value.get() });
@@ -91,7 +91,7 @@ impl Foreign for PthreadSpin {
 
     fn unlocked() -> Self::Memory {
         let mut lock = 0;
-        // SAFETY: the pointer is to a local; invariant 1 allows to move it.
+        // SAFETY: the pointer is to a local; invariant 1 permits moving it.
         unsafe { libc::pthread_spin_init(&mut lock, libc::PTHREAD_PROCESS_PRIVATE) };
         lock
     }
@@ -151,8 +151,8 @@ impl Foreign for CkMcs {
     }
 }
 
-/// `cnalock_t`. It is told the locality domain in which the calling thread runs, as our own locks
-/// see it.
+/// `cnalock_t`. It gets the locality domain in which the calling thread runs, as our own locks see
+/// it.
 #[cfg(have_vsync_cna)]
 pub struct VsyncCna;
 #[cfg(have_vsync_cna)]

@@ -1,20 +1,20 @@
 //! Locks of shared libraries that may be installed: nsync's, in C, and Abseil's, in C++.
 //!
 //! Such a library is opened when one of its locks is asked for. The command is not linked with it,
-//! so it starts where the library is missing, too. A call reads the function's address from a
+//! so the command also starts if the library is missing. A call reads the function's address from a
 //! table and jumps there, as in a program that is linked with the library.
 //!
 //! # Invariants
 //!
 //! 1. All-zero memory is an unlocked mutex, or a condition variable for which nobody waits. nsync's
-//!    headers say so of its types. Abseil's constructor stores 0 in the one word that there is.
+//!    headers say so for its types. Abseil's constructor stores 0 in the only word.
 //! 2. A mutex may be moved until it is first taken, since its memory holds no address before. The
 //!    command does not move a lock after that.
 //! 3. The table of a library is complete before there is a mutex of it. Its functions have C's
 //!    calling convention; a member function in C++ takes its object's address as first argument.
 //! 4. Only the thread that holds a mutex unlocks it, in the mode in which it was locked.
-//! 5. A mutex owns nothing, so that it need not be destroyed. nsync has no destructors. Abseil's
-//!    forgets what was noted of the mutex for debugging, which nobody here turns on.
+//! 5. A mutex owns nothing, so it need not be destroyed. nsync has no destructors. Abseil's only
+//!    removes debugging information, which is never turned on here.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, c_void};
@@ -68,12 +68,12 @@ impl Installed for Abseil {
     type Memory = usize;
     const UNLOCKED: usize = 0;
 
-    /// Its condition variable is left out: in newer versions waiting for it is an inline function
-    /// around a private one, whose arguments are nobody's business.
+    /// Its condition variable is left out: in newer versions waiting is an inline function around a
+    /// private one, whose arguments are not documented.
     fn library() -> &'static Library {
         static LIBRARY: Library = Library::new(
             c"libabsl_synchronization.so",
-            // Then comes an inline namespace that is named after the version.
+            // An inline namespace follows that is named after the version.
             "_ZN4absl",
             &[
                 &["5Mutex4LockEv", "5Mutex4lockEv"],
@@ -100,12 +100,12 @@ const NOBODY_TRIES: &str = "the command waits for its locks";
 /// A shared library, and where its functions are.
 pub struct Library {
     file: &'static CStr,
-    /// What the names of all functions begin with.
+    /// The prefix of the names of all functions.
     prefix: &'static str,
-    /// What the name of each function ends in: one of these.
+    /// For each function, the possible ends of its name.
     suffixes: &'static [&'static [&'static str]],
     calls: [AtomicPtr<c_void>; 7],
-    /// What is wrong with it, once it is known.
+    /// The problem with the library, or none, once it has been opened.
     fault: OnceLock<Option<&'static str>>,
 }
 
@@ -124,8 +124,8 @@ impl Library {
         }
     }
 
-    /// Opens the library at the first call. `None`: its functions can be called. Otherwise what is
-    /// wrong: `missing` if there is no such file.
+    /// Opens the library at the first call. `None`: its functions can be called. Otherwise the
+    /// problem, which is `missing` if there is no such file.
     pub fn fault(&self, missing: &'static str) -> Option<&'static str> {
         *self.fault.get_or_init(|| match self.open() {
             Ok(()) => None,
@@ -134,10 +134,10 @@ impl Library {
         })
     }
 
-    /// Fails with what is wrong, if there is such a file.
+    /// Fails with the problem, or with `None` if there is no such file.
     fn open(&self) -> Result<(), Option<String>> {
-        // SAFETY: the name ends in a null byte. What the library does when it is loaded is what it
-        // does in every program that uses it.
+        // SAFETY: the name ends in a null byte. The library's initialisers run as in every program
+        // that uses it.
         let handle = unsafe { libc::dlopen(self.file.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let handle = NonNull::new(handle).ok_or(None)?;
         let unknown = |why: &str| Some(format!("{}: {why}", self.file.to_string_lossy()));
@@ -157,7 +157,7 @@ impl Library {
         Ok(())
     }
 
-    /// The only name that begins and ends so.
+    /// The only name with the prefix and one of these suffixes.
     fn find<'a>(&self, names: &[&'a str], suffixes: &[&str]) -> Option<&'a str> {
         let mut found = names.iter().filter(|name| {
             let rest = name.strip_prefix(self.prefix);
@@ -170,7 +170,7 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// The function is one of that kind, and may be called with `object`.
+    /// The function takes one object, and may be called with `object`.
     #[inline(always)]
     unsafe fn call(&self, function: usize, object: *mut c_void) {
         let address = self.calls[function].load(Relaxed);
@@ -183,7 +183,8 @@ impl Library {
     }
 }
 
-/// The file that a library of this name was loaded from. Its name may end in more of the version.
+/// The file from which a library with this name was loaded. The file's name may have a longer
+/// version.
 fn mapped(name: &CStr) -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let paths = maps
@@ -223,7 +224,7 @@ impl<L: Installed> RawInstalled<L> {
     #[inline(always)]
     fn call(&self, function: usize) {
         // SAFETY: invariants 1 to 4: the functions that `lock_api` reaches by way of the traits
-        // below are of that kind, and it calls them in their turn.
+        // below take one object, and it calls them in the right order.
         unsafe { L::library().call(function, self.0.get().cast()) };
     }
 }
@@ -282,7 +283,7 @@ unsafe impl<L: Installed> RawRwLock for RawInstalled<L> {
     }
 }
 
-/// nsync's condition variable: as large as a mutex, and as easily made.
+/// nsync's condition variable, which has the size of a mutex, and is initialised by zeros, too.
 #[derive(Default)]
 pub struct NsyncCondvar(UnsafeCell<<Nsync as Installed>::Memory>);
 
@@ -328,7 +329,7 @@ mod tests {
     fn a_library_that_is_missing_or_of_another_version_is_told() {
         let missing = library(c"libnothing-of-that-name.so", &[]);
         assert_eq!(missing.fault("install it"), Some("install it"));
-        // This one is there wherever a program panics.
+        // This library is on every machine: it is needed for panics.
         let other = library(c"libgcc_s.so.1", &[&["_Unwind_Resume_of_another_version"]]);
         let fault = other.fault("install it").unwrap();
         assert!(

@@ -37,7 +37,7 @@ mod tests {
 
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 400;
-    /// Where the next thread in line has to get a CPU before anybody goes on.
+    /// The number of rounds if each hand-off waits until the next thread in line gets a CPU.
     const FEW_ROUNDS: u64 = 40;
 
     fn there() -> impl Iterator<Item = LockName> {
@@ -56,7 +56,7 @@ mod tests {
         pair[1] += 1;
     }
 
-    /// All threads at once, each this number of rounds.
+    /// Runs all threads at once, each for this number of rounds.
     fn in_threads(rounds: u64, run: impl Fn(u64) + Sync) {
         let start = Barrier::new(THREADS as usize);
         scope(|s| {
@@ -93,7 +93,7 @@ mod tests {
                 0 => lock.write(|pair| change(pair, round / 2)),
                 _ => lock.read(|pair| assert_eq!(pair[0], pair[1])),
             });
-            // This would not end if one reader kept another out.
+            // This would hang if one reader kept another out.
             let pair = lock.read(|_| scope(|s| s.spawn(|| lock.read(|pair| *pair)).join()));
             assert_eq!(pair.unwrap(), [THREADS * ROUNDS / 2; 2], "{name:?}");
         }
@@ -106,7 +106,8 @@ mod tests {
     fn every_condition_variable_wakes_one_and_all() {
         fn meets<M: Monitor<u64>>(name: LockName) {
             let turns = M::new(0);
-            // The first thread has the turns 0, 2, 4, .., for which it waits at 0.
+            // The first thread has the turns 0, 2, 4, .., for which it waits on condition variable
+            // 0.
             let take = |own: u64| {
                 for _ in 0..ROUNDS {
                     let mine = |turn: &mut u64| *turn % 2 == own;

@@ -19,7 +19,7 @@ pub trait Monitor<T>: Send + Sync + Sized + 'static {
     fn notify_all(&self, condvar: usize);
 }
 
-/// `$mutex` is of a `T`; `$guard` and `$wait` are how a guard is had, and how it is slept with.
+/// `$mutex` guards a `T`; `$guard` takes the mutex, and `$wait` waits with the guard.
 macro_rules! monitor {
     ($mutex:ty, $condvar:ty, |$lock:ident| $guard:expr, |$waits:ident, $held:ident| $wait:expr) => {
         impl<T: Send + 'static> Monitor<T> for ($mutex, [$condvar; 2]) {

@@ -6,8 +6,8 @@ use kinlock_cli::names;
 use super::installed::{Abseil, Installed, Nsync};
 
 names! {
-    /// A lock the command can measure, in the order in which they are listed. `--details` shows the
-    /// line about it, for people who know one of them and wonder which it is.
+    /// The locks that the command can measure, in the order in which they are listed. `--details`
+    /// shows their descriptions, for people who know a lock under another name.
     LockName, "lock":
     KinlockSpin = "kinlock-spin", "our queued spinlock as configured";
     KinlockSpinFifo = "kinlock-spin-fifo", "our queued spinlock in arrival order, whatever the \
@@ -64,7 +64,7 @@ impl Available for LockName {
     }
 }
 
-/// What `$body` gives with `$of<T>` as the type of the lock `$name` around a `T`.
+/// Evaluates `$body` with `$of<T>` as the type of the lock `$name` around a `T`.
 macro_rules! with_lock {
     ($name:expr, $of:ident => $body:expr) => {{
         use $crate::locks::contenders::{LockName, foreign, installed, peers, posix};
@@ -150,8 +150,9 @@ impl LockName {
         self.name().starts_with("kinlock-")
     }
 
-    /// Whether waiters spin in strict arrival order, if only within a locality domain: throughput
-    /// collapses with more threads than CPUs, because the next in line is then often not running.
+    /// Whether waiters spin in strict arrival order, at least within a locality domain. Then
+    /// throughput collapses with more threads than CPUs, because the next in line often does not
+    /// run.
     pub fn is_strict_fifo(self) -> bool {
         matches!(self, Self::Mcslock | Self::CkMcs | Self::VsyncCna)
     }

@@ -16,7 +16,7 @@ use lock_api::{GuardNoSend, GuardSend, RawMutex};
 
 use super::Lock;
 
-/// A [`Lock`] with a constructor and a destructor of the usual names.
+/// Implements [`Lock`] for a type with the usual constructor and destructor.
 macro_rules! lock {
     ([$($parameter:tt)*] $lock:ty, |$own:ident, $section:ident| $with:expr,
      |$inner:ident| $value:expr) => {
@@ -52,11 +52,12 @@ lock!(
     |value| value.unwrap_or_else(PoisonError::into_inner)
 );
 
-// With the queue node on the stack: its fastest interface.
+// With the queue node on the stack, which is its fastest interface.
 lock!([] mcslock::raw::spins::Mutex<T>, |own, section| own.lock_then(section), |value| value);
 
-/// Bare test-and-set: one exchange in, one store out, and nothing against contention. It shows what
-/// an uncontended lock costs at least, and how badly the simplest one behaves under contention.
+/// Bare test-and-set: an exchange to lock, a store to unlock, and nothing against contention. It
+/// shows the least cost of an uncontended lock, and how badly the simplest lock behaves under
+/// contention.
 pub struct RawTas(AtomicBool);
 
 // SAFETY: only the thread that turned the flag from false to true returns from `lock`, until

@@ -21,7 +21,7 @@ const MAPS_WIDTH: u32 = 700;
 /// Larger ratios are drawn at the edge.
 const MOST_SHOWN: f64 = 2.0;
 
-/// How the two maps stand: those of the core are wide, those of the wide cells are high.
+/// The arrangement of the two maps: the core's are wide, those of the wide cells are high.
 fn rows_and_columns(part: Part) -> (usize, usize) {
     match part {
         Part::Core => (2, 1),
@@ -29,7 +29,7 @@ fn rows_and_columns(part: Part) -> (usize, usize) {
     }
 }
 
-/// The height of what is drawn for one part and number of threads.
+/// The height of the pictures for one part and number of threads.
 pub fn height(part: Part) -> u32 {
     HEADING + rows_and_columns(part).0 as u32 * heat::grid_height(part)
 }
@@ -65,7 +65,7 @@ pub fn draw(area: &Area, report: &Report<Locks>, standings: &Standings) -> Drawn
     draw_frontier(&frontier, report, part, threads)
 }
 
-/// Throughput over the best peer's, and the longest wait, of a lock in each cell.
+/// Throughput divided by the best peer's, and the longest wait, of a lock in each cell.
 fn points(report: &Report<Locks>, part: Part, threads: usize, lock: &str) -> Vec<(f64, f64)> {
     let is_in =
         |entry: &Entry<Locks>| entry.threads == threads && grid::part_of(entry) == Some(part);

@@ -7,17 +7,17 @@ use crate::locks::meeting::Meeting;
 #[derive(Clone, Copy)]
 pub struct Broadcast;
 
-/// One that publishes and sixteen that wait.
+/// One thread that publishes and sixteen that wait.
 pub const THREADS: usize = 17;
 
-/// Where the others wait for a generation.
+/// The condition variable on which the others wait for a generation.
 const PUBLISHED: usize = 0;
-/// Where the leader waits for their reports.
+/// The condition variable on which the leader waits for their reports.
 const REPORTED: usize = 1;
 
 pub struct State {
     generation: u64,
-    /// How many have not seen it yet.
+    /// How many threads have not seen the generation yet.
     missing: usize,
     followers: usize,
     over: bool,

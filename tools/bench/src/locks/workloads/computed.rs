@@ -8,10 +8,10 @@ use crate::locks::work_loop::{self, ThinkTime};
 
 /// Adds to `N` words under the lock.
 pub struct Computed<const N: usize> {
-    /// Iterations of the work loop in a section, besides adding to the words; 0: none.
+    /// Iterations of the work loop in a section, in addition to the words; 0: none.
     section: u64,
     think: Option<ThinkTime>,
-    /// Sections back to back, before private work.
+    /// The number of sections back to back before private work.
     burst: u32,
 }
 
@@ -27,7 +27,7 @@ impl Computed<WORDS> {
     }
 }
 
-/// One word: the C library's mutex of 40 bytes, the word and the trace fill one cache line.
+/// With one word, the C library's mutex of 40 bytes, the word and the trace fill one cache line.
 impl Computed<1> {
     /// About a microsecond under the lock, then about 100 ns of private work.
     pub fn long() -> Self {
@@ -46,9 +46,9 @@ impl Computed<1> {
         }
     }
 
-    /// Sections of a few nanoseconds, 32 of them back to back, then a pause that is some times as
-    /// long as they are without waits. A lock that goes by what it saw last is told two things by
-    /// turns: that its holder takes it again at once, and that nobody does.
+    /// Sections of a few nanoseconds, 32 of them back to back, then a pause that is several times
+    /// as long as these sections take without waits. A lock that adapts to what it saw last sees,
+    /// by turns, that its holder takes it again at once, and that nobody does.
     pub fn bursts() -> Self {
         Self {
             section: 0,
@@ -58,10 +58,10 @@ impl Computed<1> {
     }
 }
 
-/// What a thread keeps to itself.
+/// The private state of a thread.
 pub struct Local {
     rng: Random,
-    /// Sections that are left of the burst.
+    /// The remaining sections of the burst.
     left: u32,
 }
 

@@ -1,5 +1,5 @@
 //! The grid: work under the lock, private work and cache lines touched under the lock, in many
-//! combinations. A cell is a workload of its own. The simulator has the same.
+//! combinations. A cell is a workload of its own. The simulator has the same workloads.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub struct Grid {
     /// Iterations of the work loop in a section, on average; 0: none.
     section: u64,
     is_exponential: bool,
-    /// For how long the thread sleeps in a section. The kernel wakes it some 50 us later, as it
-    /// does in programs.
+    /// How long the thread sleeps in a section. The kernel wakes it about 50 us late, as in
+    /// programs.
     sleep: Option<Duration>,
     think: Option<ThinkTime>,
     lines: usize,
@@ -36,7 +36,7 @@ impl Grid {
     }
 }
 
-/// What a thread keeps to itself.
+/// The private state of a thread.
 pub struct Local {
     rng: Random,
     /// Iterations of the work loop in the next section, drawn before the lock is taken.

@@ -36,8 +36,8 @@ impl Workload for Kv {
     type Shared = BTreeMap<u64, u64>;
     type Local = (Request, Kind);
 
-    /// All keys are there at first. What is removed comes back by an insertion of the same key,
-    /// equally likely.
+    /// The map has all keys at first. A removed key comes back by an insertion, which is as likely
+    /// as a removal.
     fn shared(&self) -> BTreeMap<u64, u64> {
         (0..KEYS).map(|key| (key, key)).collect()
     }
@@ -56,7 +56,7 @@ impl Workload for Kv {
         };
     }
 
-    /// There is one copy for all locks: it takes as long under each, and is compiled once.
+    /// Not inlined: one copy for all locks takes the same time under each, and is compiled once.
     #[inline(never)]
     fn section(&self, map: &mut BTreeMap<u64, u64>, (request, kind): &mut Self::Local) {
         let key = request.key;

@@ -52,7 +52,7 @@ impl Workload for Lru {
         request.key = self.keys.draw(&mut request.rng);
     }
 
-    /// There is one copy for all locks: it takes as long under each, and is compiled once.
+    /// Not inlined: one copy for all locks takes the same time under each, and is compiled once.
     #[inline(never)]
     fn section(&self, cache: &mut LruCache<u64, u64>, request: &mut Request) {
         let key = request.key;

@@ -1,4 +1,4 @@
-//! What the threads do with the lock.
+//! The workloads: what the threads do with the lock.
 
 mod broadcast;
 mod computed;
@@ -55,8 +55,8 @@ names! {
     + Cell(grid::Cell), "work under the lock / private work / cache lines touched under the lock";
 }
 
-/// The number of threads of a workload that does not leave it to the user. Such a workload needs a
-/// condition variable.
+/// The number of threads of a workload that has a fixed one. Such a workload needs a condition
+/// variable.
 pub fn own_threads(workload: WorkloadName) -> Option<usize> {
     match workload {
         WorkloadName::PingPong => Some(pingpong::THREADS),
@@ -71,20 +71,20 @@ pub fn parts_of_grid(workload: WorkloadName) -> Option<&'static [grid::Part]> {
     grid::parts(workload.name())
 }
 
-/// Whether threads take a reader-writer lock.
+/// Whether the workload needs a reader-writer lock.
 pub fn needs_readers(workload: WorkloadName) -> bool {
     use WorkloadName::*;
     matches!(workload, Readers99 | Readers90 | Readers50)
 }
 
-/// Whether it runs where no workload is named. The others are variations, or take long.
+/// Whether the workload runs by default. The others are variations, or take long.
 pub fn is_usual(workload: WorkloadName) -> bool {
     use WorkloadName::*;
     let named = matches!(workload, Queue | Bursts | Objects);
     !named && !needs_readers(workload) && parts_of_grid(workload).is_none()
 }
 
-/// What a thread is about to ask for, drawn before it takes the lock.
+/// A thread's next request, drawn before it takes the lock.
 pub struct Request {
     rng: Random,
     key: u64,
@@ -99,7 +99,7 @@ impl Request {
 /// Makes a workload ready to be measured under any lock; `db` is a database for `readrandom`.
 ///
 /// # Errors
-/// If the workload needs something that is not there.
+/// If the workload needs something that is missing.
 pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn Measure>> {
     Ok(match name {
         WorkloadName::Empty => Box::new(Prepared::new(Empty)),

@@ -1,5 +1,5 @@
-//! Many objects, each with a lock of its own. Few of the locks are ever waited for; what counts is
-//! how much of the caches the locks take up, and what a lock costs that nobody has touched lately.
+//! Many objects, each with a lock of its own. There are hardly any waits. The cost depends on how
+//! much of the caches the locks occupy, and on taking a lock that nobody has touched lately.
 
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ impl Measure for Objects {
 }
 
 impl Objects {
-    /// What a thread does in a slice. With `WATCH` it returns how long the locks took to come.
+    /// The loop of a thread in a slice. With `WATCH` it notes how long taking the locks took.
     fn change<L: Lock<u64>, const WATCH: bool>(
         &self,
         objects: &[L],

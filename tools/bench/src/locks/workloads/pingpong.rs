@@ -9,7 +9,7 @@ pub struct PingPong;
 pub const THREADS: usize = 2;
 
 pub struct State {
-    /// Even: the leader is next.
+    /// If even, the leader is next.
     count: u64,
     over: bool,
 }

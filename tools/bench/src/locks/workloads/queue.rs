@@ -1,5 +1,6 @@
-//! One thread puts jobs into a bounded queue, and four take them out and do them. Now the queue is
-//! empty, and some of the four wait for the one; now it is full, and the one waits for any of them.
+//! One thread puts jobs into a bounded queue, and four take them out and do them. At times the
+//! queue is empty, and some of the four wait for the one; at times it is full, and the one waits
+//! for any of them.
 
 use std::collections::VecDeque;
 
@@ -15,22 +16,22 @@ pub struct Queue {
     job: u64,
 }
 
-/// One that puts and four that take.
+/// One thread that puts jobs in and four that take them out.
 pub const THREADS: usize = 5;
 
-/// What a job takes, in nanoseconds.
+/// The time of a job, in nanoseconds.
 const JOB: f64 = 1000.0;
 /// Jobs that the queue has room for.
 const ROOM: usize = 16;
 
-/// Where the four wait for a job.
+/// The condition variable on which the four wait for a job.
 const FILLED: usize = 0;
-/// Where the one waits for room.
+/// The condition variable on which the one waits for room.
 const EMPTIED: usize = 1;
 
 pub struct State {
     jobs: VecDeque<u64>,
-    /// How many there have been.
+    /// How many jobs there have been.
     count: u64,
     over: bool,
 }
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(left(), [0, 1, 2]);
         assert!(queue.follow(&monitor, 1));
         assert_eq!(left(), [1, 2]);
-        // None of the jobs is left behind, and nobody waits for another one.
+        // All jobs are done, and no thread waits for another one.
         assert!(queue.follow(&monitor, 2) && queue.follow(&monitor, 3));
         assert!((0..THREADS).all(|_| !queue.follow(&monitor, 4)));
     }

@@ -1,7 +1,7 @@
 //! Random reads from an on-disk database in LevelDB's format, all through one lock.
 //!
-//! The database library is single-threaded, as an unmodified program's big lock would make it:
-//! block cache, table files, memory table and statistics are all behind the lock under test.
+//! The database library is single-threaded, like a program under one big lock: block cache, table
+//! files, memory table and statistics are all behind the lock under test.
 
 mod store;
 
@@ -17,10 +17,9 @@ use tempfile::TempDir;
 use super::Request;
 use crate::locks::round::Workload;
 
-/// Keys that are kept to be asked for, at most.
+/// The most keys to ask for.
 const SAMPLE: usize = 100_000;
-/// Entries among which they are chosen, at most: a big database must not take minutes to look
-/// through.
+/// The most entries among which keys are chosen: searching a big database must not take minutes.
 const LOOKED_AT: u64 = 1_000_000;
 /// LevelDB's own default.
 const BLOCK_CACHE_BYTES: usize = 8 << 20;
@@ -76,11 +75,11 @@ impl Workload for ReadRandom {
         request.key = request.rng.below(self.keys.len() as u64);
     }
 
-    /// There is one copy for all locks: it takes as long under each, and is compiled once.
+    /// Not inlined: one copy for all locks takes the same time under each, and is compiled once.
     #[inline(never)]
     fn section(&self, opened: &mut Opened, request: &mut Request) {
         let value = opened.db.get(&self.keys[request.key as usize]);
-        // The library turns read errors into "not found": how fast it fails is not what was asked.
+        // The library turns read errors into "not found". The speed of failing is of no use.
         assert!(
             value.is_some(),
             "a key of the database has vanished, or cannot be read any more"
@@ -104,16 +103,16 @@ fn check(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A database that is open, through links in a folder of its own.
+/// An open database, which the library sees through links in a folder of its own.
 pub struct Opened {
     db: DB,
     /// Removed after the database has been closed.
     _links: TempDir,
 }
 
-/// Opens the database without changing it. The library writes even when it only reads: it begins a
-/// new manifest and log, takes a lock file, and may compact. So it gets a folder with links to the
-/// tables, which are never written again, and copies of the small files.
+/// Opens the database without changing it. The library writes even if it is only used to read: it
+/// begins a new manifest and log, takes a lock file, and may compact. So it gets a folder with
+/// links to the tables, which are never written again, and with copies of the small files.
 fn open_unchanged(folder: &Path) -> anyhow::Result<Opened> {
     let links = tempfile::tempdir()?;
     for entry in std::fs::read_dir(folder)? {

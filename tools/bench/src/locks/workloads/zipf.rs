@@ -1,4 +1,4 @@
-//! Numbers as real programs ask for keys: few of them often, most of them seldom.
+//! Numbers with the popularity of keys in real programs: few are asked for often, most seldom.
 //!
 //! Source: the rejection-free inversion of Gray, Sundaresan, Englert, Baclawski and Weinberger,
 //! "Quickly generating billion-record synthetic databases" (SIGMOD 1994), with the exponent that
@@ -37,7 +37,7 @@ impl Zipf {
         self.scatter(self.rank(rng.unit()))
     }
 
-    /// The rank, 0 the most popular, at `u` of the cumulative distribution.
+    /// The rank at `u` of the cumulative distribution; 0 is the most popular.
     fn rank(&self, u: f64) -> u64 {
         let scaled = u * self.zeta;
         if scaled < 1.0 {
@@ -50,8 +50,8 @@ impl Zipf {
         }
     }
 
-    /// Maps ranks to numbers one to one, neighbours far apart: a prime that does not divide `n`
-    /// steps through them all.
+    /// Maps ranks to numbers one to one, with neighbours far apart: steps of a prime that does not
+    /// divide `n` reach all numbers.
     fn scatter(&self, rank: u64) -> u64 {
         const PRIME: u64 = 2_654_435_761;
         rank * PRIME % self.n

@@ -8,7 +8,7 @@ use crate::report::units::time;
 
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What stands at its left.
+    /// The text at its left.
     pub name: String,
     pub colour: RGBColor,
     /// What it shows, in nanoseconds.
@@ -19,7 +19,7 @@ const BAR: u32 = 22;
 const HEADING: u32 = 36;
 /// Below the last bar.
 const ROOM: u32 = 24;
-/// For the number behind the longest bar.
+/// Width of the numbers behind the longest bar.
 const NUMBERS: i32 = 170;
 
 /// The height of a group of `bars` bars.

@@ -1,4 +1,4 @@
-//! Curves over the number of threads, each with a band and, where there are any, points of others
+//! Curves over the number of threads, each with a band and, where there are any, published points
 //! to compare with.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +15,10 @@ pub struct Curve {
     /// Its name in the legend.
     pub name: String,
     pub look: Look,
-    /// By the number of threads, or what else the horizontal axis has: the value that the line goes
-    /// through, and the edges of the band.
+    /// By the number of threads, or another quantity on the horizontal axis: the value on the line,
+    /// and the edges of the band.
     pub points: BTreeMap<usize, [f64; 3]>,
-    /// Published values, by number of threads: drawn as rings.
+    /// Published values, by number of threads. They are drawn as rings.
     pub compared: Vec<(usize, f64)>,
 }
 
@@ -34,9 +34,9 @@ pub struct Look {
 pub struct Vertical<'a, Y> {
     /// The values that it spans.
     pub range: Y,
-    /// Lower values are drawn here.
+    /// Lower values are drawn as this one.
     pub least: f64,
-    /// What stands beside it.
+    /// The text beside the axis.
     pub unit: &'a str,
     /// How its numbers are written.
     pub number: fn(&f64) -> String,
@@ -46,7 +46,7 @@ const LEGEND_HEIGHT: u32 = 28;
 const X_LABELS: u32 = 44;
 /// Pixels between the middles of labels.
 const BETWEEN_LABELS: i32 = 28;
-/// Beyond this ratio of thread counts their axis is logarithmic.
+/// From this ratio of the largest to the smallest thread count on, their axis is logarithmic.
 const WIDE: usize = 8;
 
 /// Draws `curves` with a legend above them. `unit` stands beside the vertical axis, which starts at
@@ -55,7 +55,7 @@ pub fn draw(area: &Area, curves: &[Curve], unit: &str) -> Drawn {
     draw_over(area, curves, unit, "threads", |threads| threads.to_string())
 }
 
-/// The same over something else than threads, which `axis` names; `label` says what is at a place.
+/// The same over another quantity than threads, which `axis` names; `label` labels its values.
 pub fn draw_over(
     area: &Area,
     curves: &[Curve],
@@ -213,7 +213,7 @@ fn ring(area: &Area, at: (i32, i32), colour: RGBColor) -> Drawn {
     Ok(())
 }
 
-/// Those of `places` that get a label: the last, the first, powers of two, and what else fits
+/// The `places` that get a label: the last, the first, powers of two, and as many others as fit in
 /// between.
 fn labelled(places: &[(usize, i32)]) -> Vec<(usize, i32)> {
     let (Some(&first), Some(&last)) = (places.first(), places.last()) else {

@@ -1,5 +1,5 @@
-//! Flows in two steps: from some sources to nodes in the middle, and from those to some ends. A
-//! flow is as wide as what it stands for.
+//! Flows in two steps: from sources to nodes in the middle, and from there to ends. The width of a
+//! flow is proportional to the quantity that it shows.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -9,13 +9,13 @@ use super::{Area, COLOURS, Drawn, quiet_text, text};
 /// What flows from where to where.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
-    /// What stands over the three columns.
+    /// The headings of the three columns.
     pub headings: [String; 3],
     /// The names of sources, of nodes in the middle, and of ends, from top to bottom.
     pub names: [Vec<String>; 3],
-    /// From a source to a node in the middle, by their numbers, and how much.
+    /// Flows from a source to a node in the middle: their indices, and the quantity.
     pub first: Vec<(usize, usize, f64)>,
-    /// From a node in the middle to an end.
+    /// Flows from a node in the middle to an end, likewise.
     pub second: Vec<(usize, usize, f64)>,
 }
 
@@ -23,20 +23,19 @@ const WIDTH: i32 = 1000;
 const HEADINGS: i32 = 34;
 /// The height of all flows together.
 const FLOWS: f64 = 260.0;
-/// Between two nodes: a name has room beside the thinnest.
+/// Pixels between two nodes, so that even the thinnest has room for its name.
 const GAP: f64 = 18.0;
 const THINNEST: f64 = 3.0;
 const BELOW: i32 = 14;
 /// Where nodes begin, and how wide they are.
 const LEFT: [i32; 3] = [300, 470, 700];
 const NODE: i32 = 12;
-/// Characters of a name.
+/// The most characters of a name.
 const NAMES: [usize; 3] = [40, 24, 40];
 /// Points of a flow's edge.
 const STEPS: i32 = 16;
 
-/// A node: from where to where it reaches, and how much of it is taken by flows from the left and
-/// to the right.
+/// A node: its extent, and how much of its height is taken by flows from the left and to the right.
 #[derive(Clone, Copy)]
 struct Node {
     top: f64,
@@ -52,8 +51,8 @@ impl Flows {
         (WIDTH as u32, (lowest as i32 + BELOW).max(HEADINGS) as u32)
     }
 
-    /// The nodes of the columns, and how high a flow of 1 is. What goes through a node is the more
-    /// of what flows to it and from it.
+    /// The nodes of the columns, and the height of a flow of 1. A node is as high as the larger of
+    /// its inflow and its outflow.
     fn nodes(&self) -> ([Vec<Node>; 3], f64) {
         let mut sums = self
             .names
@@ -106,7 +105,7 @@ impl Flows {
         }
         for (column, nodes) in nodes.iter().enumerate() {
             let x = LEFT[column];
-            // The names of sources stand before them, the others behind.
+            // Sources have their names on the left, all other nodes on the right.
             let (at, side) = match column {
                 0 => (x - 6, HPos::Right),
                 _ => (x + NODE + 6, HPos::Left),

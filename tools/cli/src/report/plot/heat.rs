@@ -21,8 +21,8 @@ pub fn grid_height(part: Part) -> u32 {
     (ABOVE + CELL.1 * part.rows().len() as i32 + GAP) as u32
 }
 
-/// Draws a value of each cell of a part of the grid, by lines, sections, private work, and leaves
-/// out other cells.
+/// Draws the values of the cells of one part of the grid, in blocks by lines, rows by sections and
+/// columns by private work. Cells of other parts are left out.
 pub fn draw_grid(
     area: &Area,
     part: Part,
@@ -73,7 +73,7 @@ fn by_place(part: Part, values: impl Iterator<Item = (Cell, f64)>) -> Ratios {
     all
 }
 
-/// The colours of a place and of its number.
+/// The colours of a field and of the number in it.
 fn colours(ratio: Option<f64>, more_is_better: bool) -> (RGBColor, &'static RGBColor) {
     let Some(ratio) = ratio else {
         return (RGBColor(240, 240, 240), &BLACK);
@@ -94,7 +94,7 @@ mod tests {
         let cells = Cell::chosen(&Part::ALL, true).into_iter();
         let core = by_place(Part::Core, cells.map(|cell| (cell, cell.section_ns.into())));
         assert_eq!(core.iter().flatten().flatten().flatten().count(), 12);
-        // Two lines, no work under the lock; none, and 100 ns of private work.
+        // Two lines and no work under the lock: without private work, and with 100 ns of it.
         assert_eq!(core[0][0][..2], [None, Some(0.0)]);
     }
 

@@ -5,11 +5,11 @@ use plotters::prelude::*;
 use super::{Area, COLOURS, Drawn, text, tick};
 use crate::report::units::{percent, time};
 
-/// How often times were of each class.
+/// The number of times in each class.
 #[derive(Clone, Debug)]
 pub struct Histogram<'a> {
     pub heading: String,
-    /// `[from, to, count]`: from how many nanoseconds on, up to which, and how often. In order.
+    /// `[from, to, count]`, with `from` and `to` in nanoseconds, in ascending order.
     pub classes: &'a [[u64; 3]],
 }
 

@@ -1,5 +1,5 @@
-//! Spans of time: a bar for each, over one axis of seconds. Its colour is the stronger the more of
-//! it is of a kind.
+//! Spans of time: a bar for each, over one axis of seconds. The larger the share that is shown, the
+//! stronger the colour of the bar.
 
 use plotters::prelude::*;
 
@@ -8,11 +8,11 @@ use crate::report::units::{percent, time};
 
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// What stands before it.
+    /// The text at its left.
     pub name: String,
-    /// From when to when, in seconds.
+    /// Begin and end, in seconds.
     pub range: [f64; 2],
-    /// How much of it is of the kind that is shown, 0 to 1.
+    /// The share that the colour shows, from 0 to 1.
     pub share: f64,
 }
 
@@ -21,7 +21,7 @@ const ROW: i32 = 20;
 const NAMES: i32 = 170;
 const NUMBERS: i32 = 60;
 const AXIS: i32 = 30;
-/// Parts of the axis.
+/// How many parts the axis is divided into.
 const PARTS: i32 = 4;
 
 /// The width and the height of a picture of this number of bars.
@@ -29,7 +29,7 @@ pub fn size(spans: usize) -> (u32, u32) {
     (WIDTH as u32, (spans as i32 * ROW + AXIS + 8) as u32)
 }
 
-/// Draws them over an axis that ends at this time, in seconds.
+/// Draws the spans over an axis that ends after this number of seconds.
 pub fn draw(area: &Area, spans: &[Span], seconds: f64) -> Drawn {
     let width = f64::from(WIDTH - NAMES - NUMBERS);
     let place = |at: f64| NAMES + (width * (at / seconds).clamp(0.0, 1.0)).round() as i32;

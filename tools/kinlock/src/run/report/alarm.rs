@@ -1,7 +1,8 @@
-//! Alarms: one line at the moment at which a wait or a hold has become too long.
+//! Alarms: one line when a wait or a hold has become too long.
 //!
-//! The process is looked at from outside, again and again, as [`now`](super::now) does it once. So
-//! an alarm costs the process nothing, and comes up to an eighth of its limit late.
+//! The command looks at the process from outside again and again, as [`now`](super::now) does once.
+//! So an alarm costs the process nothing, and is late by at most an eighth of its limit, or by a
+//! quarter of a second if that is less.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::replace;
@@ -21,11 +22,11 @@ use super::outside::Outside;
 #[derive(clap::Args, Clone, Copy)]
 #[group(skip)]
 pub struct Limits {
-    /// Tell in a line on stderr when a thread has waited for a lock for so long, as 1s, with its
+    /// Print a line on stderr when a thread has waited for a lock for TIME, such as 1s, with its
     /// calls and those of the thread that holds the lock; at most 100 lines
     #[arg(long, value_name = "TIME", value_parser = nanos)]
     alarm_wait: Option<u64>,
-    /// Likewise when a thread has held a lock for so long, as 100ms, while others wait for it
+    /// Likewise when a thread has held a lock for TIME, such as 100ms, while others wait for it
     #[arg(long, value_name = "TIME", value_parser = nanos)]
     alarm_hold: Option<u64>,
 }
@@ -49,24 +50,24 @@ impl Limits {
     }
 }
 
-/// Lines at most.
+/// The most lines.
 const MOST: usize = 100;
-/// After so long the process is asked again which libraries it has.
+/// After this time the process's libraries are looked up again.
 const LIBRARIES: Duration = Duration::from_secs(1);
 
 pub struct Alarms {
     pid: u32,
     limits: Limits,
     outside: Option<(Outside, Instant)>,
-    /// The waits that were told: the thread, and when it began.
+    /// The waits for which there was an alarm: the thread, and when the wait began.
     told: HashSet<(u32, u64)>,
-    /// By the address of a lock that others wait for: who holds it, since when that was seen, and
-    /// whether it was told.
+    /// By the address of a lock that others wait for: its holder, when that holder was first seen,
+    /// and whether there was an alarm for it.
     holds: HashMap<u64, (u32, u64, bool)>,
     lines: usize,
-    /// It could not be looked at, the last time.
+    /// Whether the last look at the process failed.
     has_failed: bool,
-    /// The user knows.
+    /// Whether the user was told that the process cannot be looked at.
     is_told: bool,
 }
 
@@ -91,7 +92,7 @@ impl Alarms {
         Duration::from_nanos((least / 8).clamp(1_000_000, 250_000_000))
     }
 
-    /// Tells what has become too long since the last look, or once why that cannot be seen.
+    /// Prints what has become too long since the last look, or, once, why that cannot be seen.
     pub fn look(&mut self) {
         match self.late() {
             Ok(lines) => {
@@ -99,7 +100,7 @@ impl Alarms {
                 self.has_failed = false;
             }
             Err(error) => {
-                // The first failure may be of a process that is ending.
+                // After a single failure the process may be about to end.
                 let is_lasting = replace(&mut self.has_failed, true);
                 if is_lasting && !self.is_told && runs(self.pid) {
                     self.is_told = true;
@@ -109,8 +110,8 @@ impl Alarms {
         }
     }
 
-    /// What has become too long since the last look. An error if the process may not be looked at;
-    /// none if there is nothing of kinlock in it, or not yet.
+    /// What has become too long since the last look. An error if the process may not be looked at.
+    /// Nothing if kinlock's library is not loaded in it, or not yet.
     fn late(&mut self) -> anyhow::Result<Vec<String>> {
         match &mut self.outside {
             Some((outside, at)) if at.elapsed() < LIBRARIES => outside.look_for_threads(),
@@ -163,7 +164,7 @@ impl Alarms {
         if due.is_empty() {
             return Ok(Vec::new());
         }
-        // Anew: when it was looked at before, the program may not have been loaded as a whole.
+        // Looked at anew, since at the earlier look the program may have been loaded only in part.
         let Some(outside) = Outside::look(self.pid)? else {
             return Ok(Vec::new());
         };

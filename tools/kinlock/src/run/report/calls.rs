@@ -1,11 +1,11 @@
-//! Calls, and lines with them, as people read them.
+//! Formats calls, and lines with calls, for people.
 
 use kinlock_cli::report::table::wrapped;
 
 use super::entry::file_and_line;
 use super::symbols::{Frame, begins_rust, is_wrapper, short};
 
-/// The innermost calls that do more than taking a lock: all from the first such on.
+/// The calls from the innermost one on that does more than taking a lock.
 fn beyond_wrappers(frames: &[Frame]) -> &[Frame] {
     let first = frames.iter().position(|frame| !is_wrapper(&frame.function));
     &frames[first.unwrap_or(0)..]
@@ -41,26 +41,25 @@ pub fn path(frames: &[Frame]) -> String {
     }
 }
 
-/// Whether it is one of the outermost calls, with which threads begin: they tell nothing. The C
-/// library's may have names or not.
+/// Whether the call is one of the outermost ones, with which threads begin. They carry no
+/// information. Those in the C library may be without names.
 fn begins_thread(frame: &Frame) -> bool {
     let begins = ["libc.so.6+", "__libc_start_", "__clone", "clone3"];
     let name = frame.function.as_str();
     name == "start_thread" || begins.iter().any(|begin| name.starts_with(begin))
 }
 
-/// How many calls there are before those with which Rust begins a thread or `main`. One that is
-/// nothing else counts.
+/// The number of calls before those with which Rust begins a thread or `main`; at least 1.
 fn before_rust(frames: &[Frame]) -> usize {
     let begin = frames.iter().position(|f| begins_rust(&f.function));
     let before = &frames[..begin.unwrap_or(frames.len())];
-    // By which it calls what it was given.
+    // The call of the closure that the thread was given.
     let calls_it = |f: &Frame| f.function.contains("::FnOnce") && f.function.contains("call_once");
     let own = before.iter().rposition(|frame| !calls_it(frame));
     own.map_or(1, |last| last + 1)
 }
 
-/// What is said to people, line by line.
+/// Text for people, line by line.
 #[derive(Default)]
 pub struct Lines(pub String);
 
@@ -71,8 +70,8 @@ impl Lines {
         self.0.push('\n');
     }
 
-    /// Adds a line of a block that is so deep in others. Where it is wrapped, it goes on one
-    /// deeper.
+    /// Adds a line that is indented by `depth` levels. If it is wrapped, the rest is indented one
+    /// level deeper.
     pub fn wrap(&mut self, depth: usize, line: &str) {
         const INDENT: &str = "    ";
         let text = wrapped(line, &INDENT.repeat(depth + 1));
@@ -103,7 +102,7 @@ mod tests {
                 &["f", "hot::main", CALL, SHORT, RT, "main"],
                 "f < hot::main",
             ),
-            // Of a pool's jobs.
+            // The call of a pool's job is kept.
             (&["f", SHIM, "pool::work", SHORT], &pool),
             (&["f", SHIM], "f"),
             (

@@ -1,16 +1,16 @@
-//! Debugging information that lies apart from its file: distributions strip what they pack, and
-//! pack what they strip for those who ask for it.
+//! Debugging information in a file of its own: distributions strip the programs that they package,
+//! and offer what they stripped in separate packages.
 //!
 //! It is looked for where debuggers look for it, in this order:
 //!
 //! 1. below `/usr/lib/debug/.build-id`, by the build ID;
-//! 2. by the name in the file's section `.gnu_debuglink`: beside the file, in the folder `.debug`
-//!    there, and below `/usr/lib/debug` in a folder named like the file's;
+//! 2. by the name in the file's section `.gnu_debuglink`: in the file's folder, in the folder
+//!    `.debug` there, and below `/usr/lib/debug` in a folder named like the file's;
 //! 3. in the cache of debuginfod, by the build ID. Nothing is fetched: a report is made at once,
-//!    also where there is no network.
+//!    also without a network.
 //!
-//! What is found by a name may belong to another build. So its build ID has to be the file's, or,
-//! where there is none, its checksum the one in the link.
+//! A file that is found by its name may belong to another build. So its build ID must be the same,
+//! or, if there is none, its checksum must be the one in the link.
 
 use std::env;
 use std::ffi::OsStr;
@@ -40,7 +40,7 @@ fn cache() -> Option<PathBuf> {
     })
 }
 
-/// The file with what was stripped from the file at `path`.
+/// The file with the debugging information that was stripped from the file at `path`.
 pub fn apart(path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
     let id = build_id(file);
     let is_elf = |path: &PathBuf| with(path, |_| ()).is_some();
@@ -54,12 +54,12 @@ pub fn apart(path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
 fn by_id(id: &[u8]) -> Option<PathBuf> {
     let installed = installed(id)?;
     let cached = cache().map(|cache| cache.join(hex(id)).join("debuginfo"));
-    // The cache notes by an empty file that no server has it.
+    // An empty file in the cache means that no server has the information.
     let is_there = |path: &PathBuf| fs::metadata(path).is_ok_and(|data| data.len() > 0);
     [installed].into_iter().chain(cached).find(is_there)
 }
 
-/// Where packages of distributions put what was stripped from the file with this build ID.
+/// Where packages of distributions put the debugging information for this build ID.
 fn installed(id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = id.split_first()?;
     let below = format!(".build-id/{}/{}.debug", hex(&[*first]), hex(rest));
@@ -78,12 +78,12 @@ fn by_name(path: &Path, name: &[u8]) -> Vec<PathBuf> {
         Path::new(ROOT).join(below),
     ];
     let all = folders.into_iter().map(|folder| folder.join(name));
-    // A file may be its own namesake.
+    // The link of a file may have the name of the file itself.
     all.filter(|found| *found != path).collect()
 }
 
-/// The file with what several files have in common, to which the debugging information in `path`
-/// refers.
+/// The file to which the debugging information in `path` refers for parts that it shares with other
+/// files.
 pub fn common(path: &Path, file: &ElfFile64<'_>) -> Option<PathBuf> {
     let (name, id) = file.gnu_debugaltlink().ok()??;
     let named = path.parent()?.join(OsStr::from_bytes(name));
@@ -95,7 +95,7 @@ fn build_id<'a>(file: &ElfFile64<'a>) -> &'a [u8] {
     file.build_id().ok().flatten().unwrap_or_default()
 }
 
-/// Whether a file has what was stripped from one with this build ID and this link.
+/// Whether a file has the debugging information for this build ID or this checksum of a link.
 fn is_of(path: &Path, id: &[u8], checksum: u32) -> bool {
     let has_id = with(path, |file| !id.is_empty() && build_id(file) == id);
     match has_id {
@@ -114,7 +114,7 @@ fn with<T>(path: &Path, with: impl FnOnce(&ElfFile64<'_>) -> T) -> Option<T> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // It cannot fail.
+        // Writing to a string does not fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
@@ -125,11 +125,11 @@ fn hex(bytes: &[u8]) -> String {
 /// Where Debian's package manager lists the files of each package.
 pub const LISTS: &str = "/var/lib/dpkg/info";
 
-/// For each file the package that has its debugging information, where the lists of packages in a
-/// folder tell that.
+/// For each file, the package with its debugging information, if the package lists in the folder
+/// have one.
 pub fn packages(lists: &Path, files: &[String]) -> Vec<Option<String>> {
     let mut found = vec![None; files.len()];
-    // Merged folders: the list may have either name of `/lib` and `/usr/lib`.
+    // With merged folders, the list may call a folder `/lib` or `/usr/lib`.
     let names: Vec<Vec<String>> = files.iter().map(|file| names_of(Path::new(file))).collect();
     for list in fs::read_dir(lists).into_iter().flatten().flatten() {
         let name = list.file_name();
@@ -140,7 +140,7 @@ pub fn packages(lists: &Path, files: &[String]) -> Vec<Option<String>> {
         let Ok(text) = fs::read(list.path()) else {
             continue;
         };
-        // Packages may have files whose names are no UTF-8.
+        // Names of files in packages need not be UTF-8.
         for line in String::from_utf8_lossy(&text).lines() {
             let at = names
                 .iter()
@@ -162,7 +162,8 @@ fn names_of(path: &Path) -> Vec<String> {
     names
 }
 
-/// The C library's has kept the name that such packages had in former times.
+/// The name of the package with debugging information. The C library's still ends in `-dbg`, as all
+/// such packages did once.
 fn debug_package(package: &str) -> String {
     match package {
         "libc6" => "libc6-dbg".to_owned(),

@@ -1,4 +1,4 @@
-//! What the entries of a table mean.
+//! Interprets the entries of a table.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -19,7 +19,7 @@ pub fn used<'a, T>(all: &'a [T], count: &AtomicU32) -> &'a [T] {
     &all[..all.len().min(get32(count) as usize)]
 }
 
-/// What the C library's kinds mean.
+/// The name of a kind of object, which is a kind of the C library or one of the report's.
 pub fn kind(kind: u32) -> &'static str {
     match kind & !OUTER {
         kind if kind & RWLOCK != 0 => "rwlock",
@@ -48,7 +48,7 @@ pub fn stack(table: &Table, number: u32, symbols: &mut Symbols) -> Vec<Frame> {
         .collect()
 }
 
-/// What a lock is called: as its variable is, or by the line that first took it, or by where it is.
+/// The name of a lock: the name of its variable, or the line that first took it, or where it is.
 pub fn name(address: u64, place: Option<&str>, symbols: &mut Symbols) -> String {
     let line = || place.map(|place| file_and_line(place).to_owned());
     symbols
@@ -58,7 +58,7 @@ pub fn name(address: u64, place: Option<&str>, symbols: &mut Symbols) -> String 
         .unwrap_or_else(|| format!("{address:#x}"))
 }
 
-/// A place without the folders.
+/// A place in the source, without the folders.
 pub fn file_and_line(place: &str) -> &str {
     place.rsplit('/').next().unwrap_or(place)
 }

@@ -1,5 +1,5 @@
-//! Folded stacks: a line for each way to wait for a lock, outermost call first, and how long it was
-//! waited for.
+//! Folded stacks: a line for each call stack that waited for a lock, outermost call first, with the
+//! time that it waited.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,7 +28,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
                 add(&frames, caller.wait_ns);
                 left = left.saturating_sub(caller.wait_ns);
             }
-            // Waits whose callers found no place.
+            // Waits of callers for which the table had no room.
             if left > 0 {
                 add(&["[unknown]".to_owned()], left);
             }
@@ -40,7 +40,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Without the characters that have a meaning there.
+/// Replaces the characters that have a meaning in folded stacks.
 fn word(text: &str) -> String {
     text.replace([';', ' ', '\n'], "_")
 }

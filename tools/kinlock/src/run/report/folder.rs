@@ -1,11 +1,12 @@
 //! The folder in which processes have their tables.
 //!
-//! A table takes memory that programs may lack: of `/dev/shm`, which containers limit. So a table
-//! is taken out of the folder as soon as its process has ended or has become another program. The
-//! kernel tells that: a file was closed that was open for writing, and a mapping keeps it open.
+//! A table takes memory of `/dev/shm`, which containers limit, and which programs may need. So a
+//! table is taken out of the folder as soon as its process has ended or has become another program.
+//! The kernel reports that as the close of a file that was open for writing: a mapping keeps the
+//! file open.
 //!
-//! A command that is killed leaves its folder. The next one that starts removes it: each holds a
-//! lock of its own folder for as long as it runs.
+//! A command that is killed leaves its folder behind, and the next command removes it: each command
+//! holds a lock on its own folder for as long as it runs.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -41,10 +42,10 @@ use super::others;
 use crate::inherited::{self, LAST};
 
 const NAME: &str = "kinlock-report-";
-/// How the folder of processes that stand by is called.
+/// The prefix of the name of the folder for processes that stand by.
 const STANDBY: &str = "kinlock-standby-";
 pub(super) const TABLES: &str = "process";
-/// A folder without an owner may be one that is being made, unless it is older.
+/// A folder without a lock that is younger than this may be one that is being made.
 const OLD: Duration = Duration::from_secs(60);
 
 /// Processes that have no table.
@@ -53,15 +54,16 @@ pub struct WithoutTable {
     /// How many could not make one.
     #[serde(rename = "without_table")]
     pub count: u32,
-    /// Why, as the last one says; none could if it is told of no process.
+    /// The reason, as the last of them says. A reason with a count of 0 means that no process could
+    /// make a table.
     #[serde(rename = "without_table_reason")]
     pub reason: Option<String>,
-    /// How many ended by themselves with the library, and had taken no lock.
+    /// How many had the library, took no lock, and ended of their own accord.
     #[serde(skip)]
     pub idle: u32,
 }
 
-/// A process that runs on when the report is made at the end.
+/// A process that still runs when the report at the end is made.
 #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Running {
     pub pid: u32,
@@ -70,20 +72,20 @@ pub struct Running {
 
 pub struct Folder {
     place: TempDir,
-    /// Of the folder, held for as long as it exists.
+    /// The lock on the folder, held for as long as this exists.
     lock: File,
-    /// Of processes that have ended.
+    /// The tables of processes that have ended.
     ended: Arc<Mutex<Snapshot>>,
 }
 
 impl Folder {
-    /// In memory if that can be.
+    /// Makes a folder, in memory if possible.
     pub fn new() -> anyhow::Result<Self> {
         let place = new_place(NAME)?;
         let cannot = || format!("cannot use {}", place.path().display());
         let lock = File::open(place.path()).with_context(cannot)?;
         lock_at_once(&lock);
-        // Without it, processes could not say why they have no table.
+        // Processes say in this file why they have no table.
         make_shared(&place.path().join(format!("{TABLES}{SHARED}"))).with_context(cannot)?;
         let folder = Folder {
             place,
@@ -100,7 +102,7 @@ impl Folder {
         self.place.path()
     }
 
-    /// What the names of all tables begin with.
+    /// The prefix of the names of all tables.
     pub fn prefix(&self) -> PathBuf {
         self.place.path().join(TABLES)
     }
@@ -137,8 +139,8 @@ impl Folder {
         }
     }
 
-    /// Processes that still run, and what they are called. They need not have a table: one that was
-    /// forked and has taken no lock yet will have none.
+    /// Processes that still run, and their names. They need not have a table: a forked process has
+    /// none until it takes a lock.
     pub fn running(&self) -> Vec<Running> {
         let shared = self.shared_path();
         if is_unused(&shared) {
@@ -160,7 +162,7 @@ impl Folder {
         running
     }
 
-    /// Tells processes that live on that no more tables are wanted.
+    /// Tells processes that still run not to make any more tables.
     pub fn is_over(&self) {
         if let Ok(file) = File::options().write(true).open(self.shared_path()) {
             let at = std::mem::offset_of!(Shared, is_over) as u64;
@@ -170,7 +172,7 @@ impl Folder {
 
     /// Calls `with` with each table: of processes that have ended, and of those that run.
     pub fn for_each(&self, mut with: impl FnMut(&Table, Seen)) -> anyhow::Result<()> {
-        // Until the others are read, none of them is taken out.
+        // The guard keeps the other thread from taking out tables while they are read.
         let ended = locked(&self.ended);
         let files = fs::read_dir(self.place.path()).context("the report is gone")?;
         let mut others = Snapshot::default();
@@ -182,8 +184,9 @@ impl Folder {
         Ok(())
     }
 
-    /// Takes tables out of the folder when their processes have ended: when their files are no
-    /// longer open for writing. Where the kernel does not tell, they stay until the report is made.
+    /// Takes tables out of the folder when their processes have ended, which is when their files
+    /// are no longer open for writing. If the kernel does not report that, the tables stay until
+    /// the report is made.
     fn watch(&self) {
         let path = self.place.path().to_owned();
         let ended = Arc::clone(&self.ended);
@@ -210,7 +213,7 @@ impl Folder {
                 }
             }
         };
-        // Signals are the main thread's, and a new thread has those blocked that its maker has.
+        // Only the main thread handles signals: a new thread inherits the blocked signals.
         let before = inherited::block(1..=LAST);
         let _ = std::thread::Builder::new()
             .name("tables".to_owned())
@@ -219,15 +222,15 @@ impl Folder {
     }
 }
 
-/// Makes a folder for processes that stand by, and returns what the names of their files begin
-/// with. It stays when this process becomes the program.
+/// Makes a folder for processes that stand by, and returns the prefix of the names of their files.
+/// The folder stays when this process becomes the program.
 pub fn for_standby() -> anyhow::Result<PathBuf> {
     let mut place = new_place(STANDBY)?;
     place.disable_cleanup(true);
     Ok(place.path().join(TABLES))
 }
 
-/// Makes a folder: in memory, unless that is used up or may not be written.
+/// Makes a folder: in memory, unless that is full or not writable.
 fn new_place(prefix: &str) -> anyhow::Result<TempDir> {
     let (memory, others) = (Path::new("/dev/shm"), std::env::temp_dir());
     for parent in [memory, &others] {
@@ -235,7 +238,7 @@ fn new_place(prefix: &str) -> anyhow::Result<TempDir> {
     }
     let within = |parent: &Path| {
         let place = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
-        // A folder takes no memory; a file does.
+        // Tested with a file, since a folder takes no memory.
         let page = place.path().join("page");
         make_shared(&page)?;
         let _ = fs::remove_file(&page);
@@ -250,8 +253,8 @@ fn new_place(prefix: &str) -> anyhow::Result<TempDir> {
     })
 }
 
-/// Makes the page that all processes of a report share, if files may be that large. There are no
-/// tables then, either, and it is known why.
+/// Makes the page that all processes of a report share, if files may be that large. If not, there
+/// are no tables either, and the reason is known.
 fn make_shared(path: &Path) -> io::Result<()> {
     if largest_file() < PAGE as u64 {
         return Ok(());
@@ -266,7 +269,7 @@ pub fn is_for_standby(path: &Path) -> bool {
     is_in(path, STANDBY)
 }
 
-/// Whether a file is the table of a process that is reported on from its beginning.
+/// Whether a file is the table of a process under `run --report`.
 pub fn is_of_report(path: &Path) -> bool {
     is_in(path, NAME) && path.file_name().is_some_and(is_table)
 }
@@ -276,14 +279,14 @@ fn is_in(path: &Path, folder: &str) -> bool {
     parent.is_some_and(|name| name.as_bytes().starts_with(folder.as_bytes()))
 }
 
-/// What tables said when they were read.
+/// The contents of tables when they were read.
 #[derive(Default)]
 pub struct Snapshot {
     images: Vec<Image>,
 }
 
 impl Snapshot {
-    /// Adds what the table in a file says now.
+    /// Adds the present content of the table in a file.
     pub fn add(&mut self, path: &Path) {
         self.images.extend(Image::read(path));
     }
@@ -327,7 +330,7 @@ pub(super) fn is_table(name: &OsStr) -> bool {
     })
 }
 
-/// Keeps what a table says, and removes it.
+/// Keeps the content of a table, and removes its file.
 fn take(path: &Path, ended: &Mutex<Snapshot>) {
     let mut ended = locked(ended);
     let Some(mut image) = Image::read(path) else {
@@ -357,7 +360,8 @@ fn remove_left(parent: &Path) {
         let is_left = || {
             let (lock, folder) = others::own_folder(&entry.path())?;
             let is_left = is_old(&folder) && lock_at_once(&lock);
-            // No command holds a lock of the folder of processes that stand by: they map its files.
+            // No command holds a lock on the folder for processes that stand by. It is in use while
+            // they map its files.
             let mut files = fs::read_dir(entry.path()).ok()?.flatten();
             Some(is_left && files.all(|file| is_unused(&file.path())))
         };
@@ -367,7 +371,7 @@ fn remove_left(parent: &Path) {
     }
 }
 
-/// Whether the file was not locked, and is now.
+/// Locks the file if it is not locked. Returns whether it was.
 fn lock_at_once(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
@@ -377,19 +381,19 @@ fn largest_file() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// What is known of the process of a table, besides what the table says.
+/// Facts about the process of a table that are not in the table.
 #[derive(Clone, Copy, Default)]
 pub struct Seen {
-    /// It has not ended, nor become another program.
+    /// Whether it still runs the same program.
     pub runs: bool,
-    /// When that was so.
+    /// When that was checked.
     pub at: u64,
 }
 
-/// What a table says, without its zeros.
+/// The content of a table, without its zeros.
 struct Image {
     seen: Seen,
-    /// Where bytes belong, and how many of them.
+    /// The runs of bytes: their offsets in the table, and their lengths.
     runs: Vec<(usize, usize)>,
     bytes: Vec<u8>,
 }
@@ -398,7 +402,7 @@ struct Image {
 const BLOCK: usize = 64;
 
 impl Image {
-    /// `None` if there is no such file any more.
+    /// `None` if the file no longer exists.
     fn read(path: &Path) -> Option<Self> {
         let file = others::made(path).ok()?;
         let mut image = Image {
@@ -441,7 +445,7 @@ impl Image {
     }
 }
 
-/// The next part of a sparse file that has contents.
+/// The next part of a sparse file that is no hole.
 fn data_from(file: &File, at: usize) -> Option<(usize, usize)> {
     let found = |from| Some(seek(file, from).ok()?.min(size_of::<Table>() as u64));
     let from = found(SeekFrom::Data(at as u64))?;
@@ -450,14 +454,14 @@ fn data_from(file: &File, at: usize) -> Option<(usize, usize)> {
     (from < to).then_some((from, to))
 }
 
-/// Whether there is such a file, and it is certain that no process has it mapped.
+/// Whether the file exists and certainly no process has it mapped.
 pub fn is_unused(path: &Path) -> bool {
     others::made(path).is_ok_and(|file| is_lent(&file))
 }
 
-/// Whether the kernel lends a file to readers (a lease): then no process has it open for writing,
-/// which mapping it is. A refusal says nothing: the file may be another user's, or the system may
-/// have no leases.
+/// Whether the kernel grants a read lease on a file: then no process has it open for writing, as a
+/// process that maps it has. A refusal means nothing: the file may be another user's, or the system
+/// may have no leases.
 fn is_lent(file: &File) -> bool {
     if !knows_mappings(file) {
         return false;
@@ -472,8 +476,8 @@ fn is_lent(file: &File) -> bool {
     }
 }
 
-/// Whether the kernel counts a mapping as a use of the file. In an overlay it counts as one of the
-/// file below.
+/// Whether the kernel counts a mapping as a use of the file. In an overlay it counts as a use of
+/// the underlying file.
 fn knows_mappings(file: &File) -> bool {
     fstatfs(file).map_or(true, |about| about.f_type != libc::OVERLAYFS_SUPER_MAGIC)
 }
@@ -500,7 +504,7 @@ fn bytes_of(table: &mut Table) -> &mut [u8] {
 mod tests {
     use super::*;
 
-    /// There are no leases of a device.
+    /// Devices have no leases.
     #[test]
     fn a_lease_that_is_refused_says_nothing() {
         assert!(!is_lent(&File::open("/dev/null").unwrap()));

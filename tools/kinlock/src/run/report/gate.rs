@@ -1,4 +1,4 @@
-//! What a report must not say (`--fail-if`): a limit, and whether it is exceeded.
+//! Limits that a report must not exceed (`--fail-if`).
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use super::{Lock, Process, Report, waited_share};
 
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// As it was written.
+    /// The limit as the user wrote it.
     text: String,
     what: What,
     limit: f64,
@@ -16,9 +16,9 @@ pub struct Gate {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
-    /// Of all acquisitions of locks, those that found the lock taken.
+    /// The share of all acquisitions that found the lock taken.
     Contended,
-    /// Of the lives of all threads, what they waited for locks.
+    /// The share of the lives of all threads that they waited for locks.
     Waited,
     /// The longest wait for a lock, in ns.
     LongestWait,
@@ -58,13 +58,13 @@ impl Gate {
         })
     }
 
-    /// Whether it is about the order of locks.
+    /// Whether the limit is about the order of locks.
     pub fn needs_order(&self) -> bool {
         self.what == What::Circles
     }
 
-    /// What exceeds the limit, in one line; `None`: nothing does. What has not been measured does.
-    /// `report`: there is none if it could not be made.
+    /// What exceeds the limit, in one line; `None`: nothing does. Something that was not measured
+    /// counts as exceeding it. `report` is `None` if no report could be made.
     pub fn exceeded(&self, report: Option<&Report>) -> Option<String> {
         let (measured, missing) = match report {
             Some(report) => (self.measured(report), self.missing(report)),
@@ -78,7 +78,7 @@ impl Gate {
         (!all.is_empty()).then(|| format!("--fail-if '{}': {}", self.text, all.join("; ")))
     }
 
-    /// What was not measured of what the limit is about.
+    /// What the limit is about and was not measured.
     fn missing(&self, report: &Report) -> Option<String> {
         match (report.without.count, report.without.reason.as_deref()) {
             (0, None) => {}
@@ -126,7 +126,7 @@ impl Gate {
         first.map(|(count, what)| format!("{} {what}", grouped(count)))
     }
 
-    /// What exceeds the limit in what was measured.
+    /// What was measured and exceeds the limit.
     fn measured(&self, report: &Report) -> Option<String> {
         let processes = &report.processes;
         let found = match self.what {
@@ -215,7 +215,7 @@ mod tests {
             (&header.dropped_threads, 5),
             (&header.dropped_orders, 1),
             (&header.dropped_held, 1),
-            // These change no number that has a limit.
+            // Losing these affects no number that has a limit.
             (&header.dropped_stacks, 0),
             (&header.dropped_uses, 0),
         ];

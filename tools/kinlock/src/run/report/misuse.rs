@@ -1,4 +1,4 @@
-//! Misuse and order of locks: what the table says of them, and how people read it.
+//! Misuse and order of locks: read from the table, and formatted for people.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Acquire;
@@ -26,25 +26,25 @@ pub struct Misuse {
     count: u64,
     /// The kernel's number of the thread that made the call, the first time.
     thread: u32,
-    /// That of the thread that held the lock then; 0: nobody, or it is not known.
+    /// The number of the thread that held the lock then; 0: nobody, or not known.
     holder: u32,
     /// The calls, innermost first.
     frames: Vec<Frame>,
-    /// By which the holder had taken the lock, if that is known.
+    /// The calls by which the holder had taken the lock, if they are known.
     taken: Vec<Frame>,
-    /// By which the lock was first taken.
+    /// The calls by which the lock was first taken.
     first: Vec<Frame>,
 }
 
 #[derive(Serialize)]
 pub struct LockOrder {
-    /// How many pairs of locks were seen, the second of which was asked for with the first held.
+    /// The number of pairs of locks of which the second was asked for with the first held.
     pairs: usize,
-    /// How often a pair was seen that found no place in the table.
+    /// How often there was no room in the table for a pair.
     pub dropped: u64,
-    /// Acquisitions by threads that held more locks already than are known of a thread.
+    /// Acquisitions by threads that already held more locks than can be tracked for a thread.
     pub untracked: u64,
-    /// There were too many circles to look at all.
+    /// Whether there were too many circles to look at all of them.
     pub is_cut: bool,
     pub cycles: Vec<Cycle>,
 }
@@ -52,31 +52,31 @@ pub struct LockOrder {
 /// Locks that threads could wait for in a circle.
 #[derive(Serialize)]
 pub struct Cycle {
-    /// How many such circles the same code has made, of other locks too.
+    /// How many such circles the same code has made, with these or other locks.
     count: usize,
     steps: Vec<Step>,
 }
 
-/// A lock was held, and the lock of the next step asked for.
+/// A step of a circle: a lock is held while the lock of the next step is asked for.
 #[derive(Serialize)]
 pub struct Step {
     held: String,
     held_kind: &'static str,
     wanted: String,
     wanted_kind: &'static str,
-    /// The kernel's number of the thread that did it first.
+    /// The kernel's number of the thread that did this first.
     thread: u32,
-    /// Others have done it, too.
+    /// Whether other threads have done it, too.
     several_threads: bool,
     /// The calls by which the first lock was taken, innermost first, if they are known.
     taken: Vec<Frame>,
-    /// Those by which it was taken first of all.
+    /// The calls by which the first lock was taken for the first time.
     first: Vec<Frame>,
-    /// Those by which the second lock was asked for.
+    /// The calls by which the second lock was asked for.
     asked: Vec<Frame>,
 }
 
-/// What a misuse is called in JSON, and in a sentence about a lock.
+/// The name of a misuse in JSON, and its description in a sentence about a lock.
 fn words(misuse: u32) -> Option<[&'static str; 2]> {
     Some(match misuse {
         FOREIGN => ["foreign", "released by a thread that does not hold it"],
@@ -93,7 +93,7 @@ fn words(misuse: u32) -> Option<[&'static str; 2]> {
     })
 }
 
-/// What the locks of the table are called, by address.
+/// The names of the locks in the table, by address.
 pub type Names = HashMap<u64, String>;
 
 fn name(address: u64, names: &Names, symbols: &mut Symbols) -> String {
@@ -109,7 +109,7 @@ pub fn misuses(table: &Table, names: &Names, symbols: &mut Symbols) -> Vec<Misus
         };
         let address = get(&from.address);
         let frames = stack(table, get32(&from.stack), symbols);
-        // Two threads may have noted the same at the same time.
+        // Two threads may have noted the same misuse at the same time.
         let same = |known: &&mut Misuse| {
             known.what == what && known.address == address && known.frames == frames
         };
@@ -134,7 +134,7 @@ pub fn misuses(table: &Table, names: &Names, symbols: &mut Symbols) -> Vec<Misus
     found
 }
 
-/// `None` if it was not asked for.
+/// `None` if the order of locks was not asked for.
 pub fn order(table: &Table, names: &Names, symbols: &mut Symbols) -> Option<LockOrder> {
     let header = &table.header;
     if get32(&header.is_ordered) == 0 {
@@ -199,9 +199,9 @@ fn makers(order: &kinlock_report::Order) -> Vec<order::Maker> {
     .collect()
 }
 
-// ---- as people read it ----------------------------------
+// ---- for people -----------------------------------------
 
-/// Misuses and circles at most.
+/// The most misuses and circles that are shown.
 const MOST: usize = 10;
 
 pub fn write_misuses(all: &[Misuse], out: &mut Lines) {

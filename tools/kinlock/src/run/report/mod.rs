@@ -1,7 +1,8 @@
 //! The contention report of `kinlock run --report`: what each lock of the program did.
 //!
-//! The library fills a table per process, in files in memory. They are [read](read) and given
-//! [names](symbols) here, after the program has ended, or on SIGUSR1.
+//! The library fills a table for each process, in a file in memory. Here the tables are
+//! [read](read), and their addresses get [names](symbols), after the program has ended or on
+//! SIGUSR1.
 
 mod alarm;
 mod calls;
@@ -49,7 +50,7 @@ use self::tables::Options;
 use super::variables::Variable;
 
 names! {
-    /// What a row of the report is.
+    /// What a row of the report stands for.
     View, "view":
     Lock = "lock", "a lock";
     Caller = "caller", "a function that takes locks";
@@ -80,14 +81,15 @@ pub struct Args {
     #[arg(long, value_name = "lock|caller|thread", default_value = "lock",
         value_parser = named::<View>, requires = "report")]
     by: View,
-    /// Rows of the report at most, the longest wait first
+    /// The most rows of the report; the longest waits come first
     #[arg(long, value_name = "N", default_value_t = 10, requires = "report")]
     max: usize,
     /// Also note in which order locks are taken, and say which orders could deadlock. Each
     /// acquisition then costs more
     #[arg(long, requires = "report")]
     order: bool,
-    /// Leave out locks that were found taken less often, and what else was waited for less often
+    /// Leave out locks that were found taken, and other objects that were waited for, fewer than N
+    /// times
     #[arg(long, value_name = "N", default_value_t = 0, requires = "report")]
     min_contended: u64,
     /// End with status 1 if the report exceeds this limit: 'contended > 5 %' of acquisitions,
@@ -103,7 +105,7 @@ pub struct Args {
 #[derive(Default, Serialize)]
 pub struct Report {
     command: Vec<String>,
-    /// How the program ended; not while it runs.
+    /// How the program ended; null while it runs.
     status: Option<String>,
     #[serde(flatten)]
     without: WithoutTable,
@@ -111,18 +113,18 @@ pub struct Report {
     processes: Vec<Process>,
 }
 
-/// What the locks of a program are that records by itself.
+/// The name of the locks of a program that records by itself.
 const OF_CRATE: &str = "crate kinlock";
 
 #[derive(Serialize)]
 pub struct Process {
     pid: u32,
-    /// The process that started it.
+    /// The number of the process that started this one.
     parent: u32,
     program: String,
-    /// What its locks were.
+    /// The name of the locks that it used.
     lock: &'static str,
-    /// It ended by itself.
+    /// Whether it ended of its own accord.
     ended: bool,
     runs: bool,
     seconds: f64,
@@ -132,40 +134,40 @@ pub struct Process {
     #[serde(rename = "threads_seen")]
     thread_count: u32,
     dropped: Dropped,
-    /// There was no memory for a part of the table.
+    /// Whether memory was missing for a part of the table.
     no_memory: bool,
-    /// What threads did that have ended and have no entry of their own.
+    /// What the threads did that have ended and have no entry of their own.
     ended_threads: EndedThreads,
-    /// Files that are not there as they were loaded: their functions have no names.
+    /// Files that are gone or changed since they were loaded: their functions have no names.
     changed_files: Vec<String>,
-    /// Files whose functions have no names since they were stripped.
+    /// Stripped files: their functions have no names.
     stripped_files: Vec<Stripped>,
     misuses: Vec<misuse::Misuse>,
-    /// In which order locks were taken, if that was asked for.
+    /// The order of locks, if it was asked for.
     order: Option<misuse::LockOrder>,
     /// Mutexes, spinlocks, and both sides of reader-writer locks.
     locks: Vec<Lock>,
-    /// What else threads waited for.
+    /// The other objects that threads waited for.
     waits: Vec<Waited>,
     threads: Vec<Thread>,
 }
 
-/// A file without names.
+/// A stripped file.
 #[derive(Serialize)]
 pub struct Stripped {
     file: String,
-    /// The package that has them, if that is known.
+    /// The package with its names, if it is known.
     package: Option<String>,
 }
 
 impl Stripped {
-    /// Where threads begin, in the C library, is not shown.
+    /// The C library is not shown: it is on each stack, since threads begin in it.
     fn is_shown(&self) -> bool {
         !self.file.ends_with("/libc.so.6")
     }
 }
 
-/// Sums over threads.
+/// Sums over threads that have ended.
 #[derive(Serialize)]
 pub struct EndedThreads {
     count: u64,
@@ -175,7 +177,7 @@ pub struct EndedThreads {
     life_ns: u64,
 }
 
-/// What a thread did, or several.
+/// What one thread did, or several together.
 #[derive(Serialize)]
 pub struct Did {
     locked: u64,
@@ -185,11 +187,11 @@ pub struct Did {
     other_waits: OtherWaits,
 }
 
-/// How long threads waited for what is no lock.
+/// How long threads waited for objects that are not locks.
 #[derive(Serialize)]
 pub struct OtherWaits {
     count: u64,
-    /// Of all kinds.
+    /// The sum over all kinds.
     total_ns: u64,
     condvar_ns: u64,
     barrier_ns: u64,
@@ -198,7 +200,7 @@ pub struct OtherWaits {
 }
 
 impl OtherWaits {
-    /// By kind, with what the waits are for.
+    /// The time for each kind, with the name of what is waited for.
     fn kinds(&self) -> [(u64, &'static str); 4] {
         [
             (self.condvar_ns, "condition variables"),
@@ -209,7 +211,7 @@ impl OtherWaits {
     }
 }
 
-/// What found no place in the table.
+/// What was lost since the table had no room for it.
 #[derive(Serialize)]
 pub struct Dropped {
     locks: u64,
@@ -224,18 +226,18 @@ pub struct Dropped {
 pub struct Lock {
     name: String,
     address: u64,
-    /// The address in its entry, which threads have that wait for it; 0: it has none.
+    /// The key of its entry, which is also noted for threads that wait for it; 0: none.
     #[serde(skip)]
     key: u64,
     kind: &'static str,
-    /// Of a reader-writer lock: `read` or `write`, what was done to it to read or to write.
+    /// For a reader-writer lock, which has a row for each side: `read` or `write`.
     side: Option<&'static str>,
-    /// It was destroyed, or initialised again.
+    /// Whether it was destroyed, or initialised again.
     is_ended: bool,
     /// How many ended locks it stands for, which the same callers took first.
     ended: u64,
-    /// How many locks it stands for that had no place of their own, and which the same callers
-    /// took first; 0: it is a lock.
+    /// How many locks it stands for that had no entry of their own, and which the same callers took
+    /// first; 0: it is a single lock.
     others: u64,
     locked: u64,
     nested: u64,
@@ -244,31 +246,31 @@ pub struct Lock {
     tries: u64,
     failed_tries: u64,
     changed_owner: u64,
-    /// How often its owner changed within a locality domain, and to another one.
+    /// How often its owner changed within a locality domain, and to another domain.
     local: u64,
     remote: u64,
     threads: u32,
     wait: Times,
-    /// Of a reader-writer lock: waits that found it held for reading, and for writing.
+    /// For a reader-writer lock: waits that found it held for reading, and for writing.
     behind_readers: Behind,
     behind_writers: Behind,
     /// Estimated from `hold_samples` acquisitions: all that waited, and about one in 256 others.
     hold: Times,
     hold_samples: u64,
-    /// What is recorded of it, if that was asked for.
+    /// Its distributions, if they were asked for.
     #[serde(skip)]
     recorded: Option<RecordedLock>,
-    /// The thread that holds it; of several readers one.
+    /// The thread that holds it; one of them if there are several readers.
     held_by: Option<u32>,
     holders: Vec<u32>,
     waiting: Vec<u32>,
-    /// The type of what it guards, if a function is named by it.
+    /// The type of the data that it guards, if the name of a function contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
-    /// The line at which it was first taken, if the program tells.
+    /// The line at which it was first taken, if the program records that.
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<String>,
-    /// Calls by which it was first taken, innermost first.
+    /// The calls by which it was first taken, innermost first.
     first: Vec<Frame>,
     callers: Vec<Caller>,
 }
@@ -279,8 +281,8 @@ pub struct Behind {
     wait_ns: u64,
 }
 
-/// What threads waited for that is no lock: a condition variable, a barrier, a semaphore, or the
-/// ends of threads.
+/// An object that threads waited for and that is not a lock: a condition variable, a barrier, a
+/// semaphore, or the ends of threads.
 #[derive(Serialize)]
 pub struct Waited {
     name: String,
@@ -288,12 +290,12 @@ pub struct Waited {
     #[serde(skip)]
     key: u64,
     kind: &'static str,
-    /// It was destroyed, or initialised again.
+    /// Whether it was destroyed, or initialised again.
     is_ended: bool,
-    /// How many ended ones it stands for, for which the same callers waited first.
+    /// How many ended objects it stands for, for which the same callers waited first.
     ended: u64,
-    /// Calls that may wait: of a barrier with the last thread's, of a semaphore with those that
-    /// found it free.
+    /// Calls that may wait. For a barrier this includes the last thread's call, and for a semaphore
+    /// calls that found it free.
     calls: u64,
     waited: u64,
     timeouts: u64,
@@ -303,27 +305,27 @@ pub struct Waited {
     callers: Vec<Caller>,
 }
 
-/// Nanoseconds.
+/// A distribution of times, in nanoseconds.
 #[derive(Serialize)]
 pub struct Times {
     count: u64,
     total_ns: u64,
     avg_ns: u64,
-    /// Up to half too long.
+    /// Too long by up to a half.
     p99_ns: u64,
     max_ns: u64,
-    /// How often a time was of which class: `[from, to, count]` in nanoseconds, `to` not included.
-    /// Classes without a time are left out. Counts are estimates.
+    /// The number of times in each class: `[from, to, count]` in nanoseconds, `to` not included.
+    /// Empty classes are left out. Counts are estimates.
     histogram: Vec<[u64; 3]>,
 }
 
-/// What a lock did by way of some calls, innermost first.
+/// What a lock did by way of one call stack.
 #[derive(Default, Serialize)]
 pub struct Caller {
     contended: u64,
     wait_ns: u64,
     wait_max_ns: u64,
-    /// Estimated, as `hold` of the lock.
+    /// Estimated, like `hold` of the lock.
     held: u64,
     hold_ns: u64,
     /// Estimated, too.
@@ -331,16 +333,16 @@ pub struct Caller {
     frames: Vec<Frame>,
 }
 
-/// What a try that fails counts for in the order of rows, in ns: about what it takes a thread to do
-/// something else and to come back. A program that only tries never waits.
+/// The wait, in ns, that a failed try counts as in the order of rows: about the time that a thread
+/// needs to do something else and to come back. A program that only tries never waits.
 const FAILED_TRY: u64 = 1000;
 
-/// How much threads were kept waiting or sent away, for the order of rows.
+/// How long threads were kept waiting or sent away, for the order of rows.
 fn kept_off(wait_ns: u64, failed_tries: u64) -> u64 {
     wait_ns.saturating_add(failed_tries.saturating_mul(FAILED_TRY))
 }
 
-/// The part of their lives that the threads of these processes waited for locks.
+/// The share of their lives that the threads of these processes waited for locks.
 fn waited_share(processes: &[Process]) -> f64 {
     let (mut waits, mut lives) = (0, 0.0);
     for process in processes {
@@ -377,19 +379,19 @@ impl Caller {
 pub struct Thread {
     #[serde(skip)]
     number: u32,
-    /// Its number for the kernel.
+    /// The kernel's number of the thread.
     id: u32,
     name: String,
     #[serde(flatten)]
     did: Did,
-    /// Address of what it waits for, or 0.
+    /// The address of the object that it waits for, or 0.
     waits_for: u64,
-    /// For how long it has waited for that until now.
+    /// How long this wait has lasted so far.
     waits_for_ns: u64,
-    /// The address in the entry of that.
+    /// The key of the entry of that object.
     #[serde(skip)]
     waits_key: u64,
-    /// From its first lock or wait to its end, in seconds of the process.
+    /// Its first lock or wait, and its end, in seconds since the process began.
     #[serde(skip)]
     life: [f64; 2],
 }
@@ -399,23 +401,23 @@ impl Lock {
         kept_off(self.wait.total_ns, self.failed_tries)
     }
 
-    /// How often it was asked for by calls that wait.
+    /// How often calls that may wait asked for the lock.
     fn asked_for(&self) -> u64 {
         self.locked + self.timeouts + self.waiting.len() as u64
     }
 
-    /// How often threads found it taken, and waited or went away.
+    /// How often threads found the lock taken, and waited or gave up at once.
     fn found_taken(&self) -> u64 {
         self.contended + self.failed_tries
     }
 
-    /// The line that its name begins with: that of all locks which were first taken there.
+    /// The line with which its name begins, which it shares with all locks first taken there.
     fn line(&self) -> Option<&str> {
         let line = file_and_line(self.place.as_deref()?);
         self.name.starts_with(line).then_some(line)
     }
 
-    /// How many locks it stands for.
+    /// How many locks this row stands for.
     fn count(&self) -> u64 {
         self.ended.max(self.others).max(1)
     }
@@ -430,7 +432,7 @@ impl Process {
         self.locks.iter().map(|lock| lock.wait.total_ns).sum()
     }
 
-    /// How long its threads waited for what is no lock, by kind.
+    /// How long its threads waited for objects that are not locks, by kind.
     fn other_waits(&self) -> [(u64, &'static str); 4] {
         let mut sums = self.ended_threads.did.other_waits.kinds();
         for thread in &self.threads {
@@ -447,17 +449,17 @@ pub struct Session<'a> {
     options: Options,
     command: &'a [OsString],
     pub folder: Folder,
-    /// `None`: the report goes to stderr, to which more may be written then.
+    /// `None`: the report goes to stderr, where other lines may follow it.
     pub text: Option<PathBuf>,
-    /// Open from the beginning to the end: a reader of a named pipe would take closing it for the
-    /// end.
+    /// Open from the beginning to the end: closing a named pipe would be the end of the file to its
+    /// reader.
     outputs: Outputs<Report>,
-    /// The report of the whole run exceeds a limit.
+    /// Whether the report of the whole run exceeds a limit.
     pub has_failed: AtomicBool,
 }
 
 impl<'a> Session<'a> {
-    /// Where the report goes is checked before the program runs. `None` if there is to be none.
+    /// Checks the report's destinations before the program runs. `None` if no report is wanted.
     pub fn begin(args: &'a Args, command: &'a [OsString]) -> anyhow::Result<Option<Self>> {
         let Some(text) = &args.report else {
             if args.alarms.are_any() {
@@ -500,7 +502,7 @@ impl<'a> Session<'a> {
         }))
     }
 
-    /// What watches the program, if alarms are wanted.
+    /// The alarms on the program, if they are wanted.
     pub fn watch(&self, pid: u32) -> Option<Alarms> {
         let alarms = self.args.alarms;
         alarms.are_any().then(|| Alarms::new(pid, alarms))
@@ -522,7 +524,7 @@ impl<'a> Session<'a> {
         variables
     }
 
-    /// Reports what has happened until now, or until the program ended.
+    /// Reports what has happened so far, or until the program ended.
     pub fn report(&self, status: Option<ExitStatus>) -> anyhow::Result<()> {
         let report = self.made(status);
         if let (Ok(report), None) = (&report, &self.text) {
@@ -540,7 +542,7 @@ impl<'a> Session<'a> {
         }
         let processes = processes(&self.folder)?;
         let words = self.command.iter().map(|word| word.display().to_string());
-        // First: a process that ends now is counted among those without a table.
+        // Looked up before the processes without a table: one that ends now is counted there.
         let still_running = match status {
             Some(_) => self.folder.running(),
             None => Vec::new(),
@@ -554,7 +556,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Says which limits the report exceeds.
+    /// Prints which limits the report exceeds.
     fn judge(&self, report: Option<&Report>) {
         let gates = self.args.fail_if.iter();
         for line in gates.filter_map(|gate| gate.exceeded(report)) {
@@ -574,7 +576,7 @@ fn outputs(files: [&Option<PathBuf>; 3], options: Options) -> anyhow::Result<Out
     Ok(outputs)
 }
 
-/// What the tables in a folder say.
+/// The processes of the tables in a folder.
 fn processes(folder: &Folder) -> anyhow::Result<Vec<Process>> {
     let mut processes = Vec::new();
     folder.for_each(|table, seen| processes.push(read::process(table, seen)))?;
@@ -582,8 +584,8 @@ fn processes(folder: &Folder) -> anyhow::Result<Vec<Process>> {
     Ok(processes)
 }
 
-/// Sorts processes, those whose threads were kept off longest first. Says of stripped files which
-/// package has what was stripped.
+/// Sorts processes, with those first whose threads were kept off longest. Looks up which packages
+/// have the names for stripped files.
 fn finish(processes: &mut [Process]) {
     processes.sort_by_key(|process| (std::cmp::Reverse(process.kept_off()), process.pid));
     let all = processes.iter().flat_map(|process| &process.stripped_files);

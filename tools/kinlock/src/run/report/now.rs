@@ -1,8 +1,8 @@
 //! Who holds and who waits at this moment, in a process that may hang.
 //!
-//! Waits are read twice, and who holds what is read in between. A wait that is there both times
-//! began before and ended afterwards, and a thread that waits releases nothing. So the waits and
-//! holders of a circle were all there at one moment.
+//! Waits are read twice, and the holders of locks in between. A wait that is found both times
+//! lasted from before the holders were read until after that, and a thread that waits releases
+//! nothing. So the waits and holders of a circle existed at the same moment.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -27,7 +27,7 @@ use super::rust;
 use super::symbols::{Frame, Symbols};
 use super::view::UNSEEN;
 
-/// The report for programs. Names are a contract, and those of the measured report mean the same.
+/// The report for programs. Names are a contract, and mean the same as in the measured report.
 #[derive(Serialize)]
 pub struct Now {
     processes: Vec<Process>,
@@ -38,13 +38,14 @@ struct Process {
     pid: u32,
     parent: u32,
     program: String,
-    /// Threads that wait for each other, each for the next one, and the last for the first.
+    /// Circles of threads that wait for each other, each for the next one, and the last for the
+    /// first.
     deadlocks: Vec<Vec<u32>>,
     /// Locks for which threads wait.
     locks: Vec<Lock>,
-    /// What else threads wait for: condition variables, and the ends of threads.
+    /// The other objects that threads wait for: condition variables, and the ends of threads.
     waits: Vec<Lock>,
-    /// Threads that wait, and those that hold what others wait for.
+    /// Threads that wait, and threads that hold something that others wait for.
     threads: Vec<Thread>,
     /// Waits and holds for which there was no room, since the process began.
     dropped: u64,
@@ -64,28 +65,28 @@ pub struct Lock {
 pub struct Thread {
     pub id: u32,
     pub name: String,
-    /// It waits for that, or 0.
+    /// The address of the object that the thread waits for, or 0.
     pub waits_for: u64,
     pub waits_for_ns: u64,
-    /// Of a reader-writer lock, `read` or `write`.
+    /// For a reader-writer lock, `read` or `write`.
     side: Option<&'static str>,
-    /// The wait ends by itself, at its time limit.
+    /// Whether the wait has a time limit.
     limited: bool,
     pub ended: bool,
-    /// It is one of another process, which shares the lock that it holds.
+    /// Whether the thread belongs to another process, with which the lock that it holds is shared.
     pub elsewhere: bool,
     pub stack: Vec<Frame>,
 }
 
-/// How a program gets locks that can be looked at.
+/// How to start a program so that its locks can be looked at.
 const HOW: &str = "start the program with `kinlock run --standby --lock pthread -- PROGRAM`, or \
                    without both options on our locks";
 
-/// What those processes do now.
+/// Reports on a process, perhaps with its descendants.
 pub fn report(pid: u32, with_descendants: bool) -> anyhow::Result<Now> {
     let mut processes = Vec::from_iter(process(pid)?);
     if with_descendants {
-        // One that has ended, or that may not be looked at, is left out.
+        // Descendants that have ended or may not be looked at are left out.
         let all = descendants(pid).into_iter();
         processes.extend(all.filter_map(|pid| process(pid).ok().flatten()));
     }
@@ -97,7 +98,7 @@ pub fn report(pid: u32, with_descendants: bool) -> anyhow::Result<Now> {
     Ok(Now { processes })
 }
 
-/// `None`: there is nothing of kinlock in it.
+/// `None` if kinlock's library is not loaded in the process.
 fn process(pid: u32) -> anyhow::Result<Option<Process>> {
     let Some(outside) = Outside::look(pid)? else {
         return Ok(None);
@@ -118,33 +119,33 @@ fn process(pid: u32) -> anyhow::Result<Option<Process>> {
     }))
 }
 
-/// What the facts say. Threads have the numbers that they have here.
+/// The waits and holders, from the facts. Threads have the numbers of this command's PID namespace.
 #[derive(Default)]
 pub struct Found {
-    /// The wait of each thread: the innermost, if a signal handler waits in a wait.
+    /// The wait of each thread. If a signal handler waits during a wait, the handler's.
     pub waits: BTreeMap<u32, Fact>,
-    /// By address, what threads wait for.
+    /// The objects that threads wait for, by address.
     locks: BTreeMap<u64, Awaited>,
     dropped: u64,
 }
 
 struct Awaited {
-    /// As people call it.
+    /// The name of its kind, for people.
     kind: &'static str,
     is_shared: bool,
-    /// Whether who took it may have sent it to another thread.
+    /// Whether the thread that took the lock may have passed it to another thread.
     is_sendable: bool,
     holders: BTreeMap<u32, Hold>,
 }
 
-/// How a thread holds it, and whom that excludes.
+/// How a thread holds a lock. The comments say whom that excludes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Hold {
-    /// Those that write.
+    /// Writers.
     Read,
-    /// Also those that want to be the upgradable reader.
+    /// Writers, and threads that want to be the upgradable reader.
     Upgradable,
-    /// Everybody.
+    /// All threads.
     Alone,
 }
 
@@ -160,12 +161,12 @@ fn address(wait: &Fact) -> u64 {
 }
 
 impl Found {
-    /// What is so now in a process.
+    /// The present waits and holders in a process.
     pub fn of(outside: &Outside, pid: u32) -> Self {
         Self::by(outside, pid, || outside.known())
     }
 
-    /// The same, where each `look` tells the facts anew.
+    /// The same with the facts that each call of `look` returns.
     fn by(outside: &Outside, pid: u32, mut look: impl FnMut() -> Vec<Known>) -> Self {
         let first = look();
         let mut found = Found {
@@ -181,14 +182,15 @@ impl Found {
         found.add_recorded(pid, outside);
         let again = look();
         let again: HashSet<&Fact> = again.iter().flat_map(|known| &known.facts).collect();
-        // Numbers are used again: it may be the wait of an earlier thread, which left it by a jump.
+        // Numbers of threads are reused. So this may be the wait of an earlier thread, which left
+        // the wait by a jump.
         found
             .waits
             .retain(|&thread, fact| again.contains(fact) && fact.since >= outside.began(thread));
         found
     }
 
-    /// The address of what a thread waits for; 0: it does not wait.
+    /// The address of the object that a thread waits for; 0: it does not wait.
     pub fn awaited(&self, thread: u32) -> u64 {
         self.waits.get(&thread).map_or(0, address)
     }
@@ -227,7 +229,7 @@ impl Found {
         }
     }
 
-    /// Adds what the tables of the process say of holders, if it is reported on.
+    /// Adds the holders in the tables of a process that is reported on.
     fn add_recorded(&mut self, pid: u32, outside: &Outside) {
         let mut tables = Snapshot::default();
         let files = paths(pid).unwrap_or_default();
@@ -249,15 +251,15 @@ impl Found {
         });
     }
 
-    /// Of a thread that waits: who holds what it waits for.
+    /// The holders of the object that a thread waits for.
     pub fn holders(&self, thread: u32) -> impl Iterator<Item = u32> {
         let lock = self.locks.get(&self.awaited(thread));
         lock.into_iter()
             .flat_map(|lock| lock.holders.keys().copied())
     }
 
-    /// Of a thread that waits: those that have to do something before it can go on. A reader waits
-    /// for no reader, but for the thread whose turn to write is next, unless it may pass that.
+    /// The threads that a waiting thread needs to act before it can go on. A reader does not wait
+    /// for other readers, but for the next writer in line, unless it may pass that writer.
     fn needed(&self, thread: u32) -> Vec<u32> {
         let Some(wait) = self.waits.get(&thread) else {
             return Vec::new();
@@ -280,8 +282,8 @@ impl Found {
         needed
     }
 
-    /// The waiter of a reader-writer lock before which no reader enters. Upgradable readers queue
-    /// with the writers, and one that wants to write goes first.
+    /// The waiter of a reader-writer lock that goes before all waiting readers. Upgradable readers
+    /// queue with the writers, and one that upgrades goes first.
     fn next_writer(&self, lock: u64) -> Option<u32> {
         let is_reader = |wait: &Fact| wait.what & READING != 0;
         let is_upgradable = |wait: &Fact| wait.kind & UPGRADABLE != 0;
@@ -292,8 +294,8 @@ impl Found {
         next.map(|(&thread, _)| thread)
     }
 
-    /// Threads that wait for each other in a circle, each circle once. A thread whose wait has a
-    /// time limit is in none: it gives up.
+    /// Circles of threads that wait for each other, each circle once. A thread whose wait has a
+    /// time limit is in no circle, since it gives up.
     fn circles(&self) -> Vec<Vec<u32>> {
         let mut circles: Vec<Vec<u32>> = Vec::new();
         for &thread in self.waits.keys() {
@@ -331,7 +333,7 @@ impl Found {
         None
     }
 
-    /// Locks, and what else threads wait for: the longest wait first.
+    /// Locks, and the other objects that threads wait for, with the longest waits first.
     pub fn report(&self, outside: &Outside, symbols: &mut Symbols) -> (Vec<Lock>, Vec<Lock>) {
         let mut waiting: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
         for (&thread, wait) in &self.waits {
@@ -365,14 +367,14 @@ impl Found {
         locks.partition(Lock::is_lock)
     }
 
-    /// Whether a thread is one of another process, with which this one shares a lock.
+    /// Whether a thread belongs to another process, with which this one shares a lock.
     fn is_elsewhere(&self, thread: u32, outside: &Outside) -> bool {
         let mut shared = self.locks.values().filter(|lock| lock.is_shared);
         let holds_any = shared.any(|lock| lock.holders.contains_key(&thread));
         holds_any && outside.is_elsewhere(thread)
     }
 
-    /// Threads that wait, and those for which others do.
+    /// Threads that wait, and threads that hold what others wait for.
     pub fn threads(&self, outside: &Outside, symbols: &mut Symbols) -> Vec<Thread> {
         let holders = self.waits.keys().flat_map(|&thread| self.holders(thread));
         let all: BTreeSet<u32> = holders.chain(self.waits.keys().copied()).collect();
@@ -410,10 +412,10 @@ impl Found {
     }
 }
 
-/// What a thread waits for, and who holds that, as the object itself tells.
+/// The object that a thread waits for, and its holder as far as the object itself shows it.
 fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> Awaited {
-    // Where the C library keeps the number of the thread that holds a mutex, the mutex's kind, the
-    // number of the thread that writes, and whether processes share a reader-writer lock.
+    // Offsets in the C library's objects: the number of the thread that holds a mutex, the mutex's
+    // kind, the number of the thread that writes, and whether processes share a reader-writer lock.
     const OWNER: u64 = 8;
     const KIND: u64 = 16;
     const WRITER: u64 = 24;
@@ -438,7 +440,7 @@ fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> Awaited {
         is_shared = half(SHARED).is_some_and(|shared| shared != 0);
     }
     let holder = holder.filter(|&holder| holder != 0);
-    // One that has ended has no number here.
+    // A thread that has ended has no number here.
     let here = |holder| match outside.number(holder) {
         0 => holder,
         number => number,
@@ -456,7 +458,7 @@ fn look_at(wait: &Fact, known: &Known, outside: &Outside) -> Awaited {
 
 // ---- as text --------------------------------------------
 
-/// Processes at most, and threads that wait for one thing.
+/// The most processes, and the most threads that wait for one object.
 const PROCESSES: usize = 8;
 const WAITING: usize = 4;
 
@@ -483,7 +485,7 @@ pub fn called(id: u32, name: &str) -> String {
     format!("thread {id} ({name})")
 }
 
-/// Whether what is called so is a lock.
+/// Whether objects of this kind are locks.
 fn is_lock(kind: &str) -> bool {
     !matches!(kind, "join" | "condition variable")
 }
@@ -495,7 +497,7 @@ impl Lock {
 }
 
 impl Thread {
-    /// What it wants to do to a reader-writer lock.
+    /// The side of a reader-writer lock that the thread waits for, in words.
     fn side(&self) -> String {
         let side = self.side.map(|side| format!(" to {side}"));
         side.unwrap_or_default()
@@ -534,7 +536,7 @@ impl Process {
                 out.add(format!("\n{more} more; --max {} shows them", rows.len()));
             }
         }
-        // Other locks tell it themselves.
+        // The holders of other locks are read from the locks themselves.
         let is_noted = |lock: &Lock| lock.holders.is_empty() && lock.kind != "spin";
         if self.locks.iter().any(is_noted) {
             let note = "who reads, and who holds a lock of Rust, is known of programs under \
@@ -563,13 +565,13 @@ impl Process {
         }
     }
 
-    /// What a thread waits for.
+    /// The row of the object that a thread waits for.
     fn row(&self, id: u32) -> Option<&Lock> {
         let mut rows = self.locks.iter().chain(&self.waits);
         rows.find(|row| row.waiting.contains(&id))
     }
 
-    /// The same with the side of a reader-writer lock.
+    /// The name of that object, with the side of a reader-writer lock.
     fn awaited(&self, id: u32) -> Option<String> {
         let (thread, row) = (self.thread(id)?, self.row(id)?);
         Some(format!("{}{}", row.name, thread.side()))
@@ -737,7 +739,7 @@ mod tests {
         };
         assert_eq!(all(0, 0), [[1, 2, 3]]);
         assert_eq!(all(0, UPGRADABLE), [[1, 2, 3]]);
-        // It gives up, and the reader enters; or the reader need not wait for it.
+        // The writer gives up, and the reader enters; or the reader may pass the writer.
         assert!(all(LIMITED, 0).is_empty());
         assert!(all(0, PASSES).is_empty());
         // A writer that has the lock lets nobody pass.

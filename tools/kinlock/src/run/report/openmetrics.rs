@@ -2,8 +2,8 @@
 //!
 //! Locks are told apart by name, not by address: a variable's name, or for memory without one the
 //! line or the function that took the lock first. So the number of series does not grow with the
-//! program's objects, and it is [bounded](MOST): further names are counted together. A name that
-//! has its own series keeps it, and a number never falls, as long as the command runs.
+//! program's objects, and it is [bounded](MOST): further names are counted together. As long as the
+//! command runs, a name that has its own series keeps it, and no counter falls.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,12 +11,12 @@ use std::io::Write;
 use super::calls::place;
 use super::{Lock, Process, Report};
 
-/// How many names of locks have series of their own. Further ones share one.
+/// The most series with names of their own. Further locks share one.
 const MOST: usize = 100;
-/// What these are called.
+/// The name of the shared series.
 const OTHERS: &str = "(others)";
 
-/// A kind of series: its name, its unit, what it is, and its value.
+/// A kind of series: its name, its unit, its description, and its value.
 struct Family {
     name: &'static str,
     unit: Unit,
@@ -32,7 +32,7 @@ enum Unit {
     Seconds,
     /// The largest of some nanoseconds, shown in seconds.
     Longest,
-    /// A number that may fall.
+    /// A present number, which may fall.
     Now,
 }
 
@@ -87,8 +87,8 @@ const FAMILIES: [Family; 8] = [
     },
 ];
 
-/// The labels of a series, as OpenTelemetry names them: `process.pid`,
-/// `process.executable.name`. It knows no locks.
+/// The labels of a series. Those of processes have OpenTelemetry's names: `process.pid`,
+/// `process.executable.name`. It defines none for locks.
 type Labels = String;
 type Values = [u64; FAMILIES.len()];
 
@@ -97,7 +97,7 @@ type Values = [u64; FAMILIES.len()];
 pub struct Series(BTreeMap<Labels, Values>);
 
 impl Series {
-    /// Writes what the report says, or what was said before where that is more.
+    /// Writes the report's numbers, or earlier ones where they are higher.
     pub fn write(&mut self, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut now: BTreeMap<Labels, Values> = BTreeMap::new();
         for process in &report.processes {
@@ -155,14 +155,14 @@ impl Series {
         Ok(())
     }
 
-    /// How many names have series of their own.
+    /// How many series there are with these new ones.
     fn own(&self, now: &BTreeMap<Labels, Values>) -> usize {
         let new = now.keys().filter(|labels| !self.0.contains_key(*labels));
         self.0.len() + new.count()
     }
 }
 
-/// What locks are called that are the same to a reader.
+/// The name that a lock shares with those that are the same to a reader of a dashboard.
 fn name(lock: &Lock) -> String {
     let is_variable = !lock.name.starts_with("0x") && !lock.name.contains("+0x");
     let is_one = lock.others == 0 && lock.address != 0;
@@ -201,7 +201,7 @@ mod tests {
     use super::super::read;
     use super::*;
 
-    /// A program in Rust tells the line. The report adds the address once there are two locks.
+    /// A program in Rust records the line. The report adds the address once there are two locks.
     #[test]
     fn locks_of_one_line_have_one_series() {
         let table = zeros();

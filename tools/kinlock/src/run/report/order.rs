@@ -1,18 +1,18 @@
-//! Lock order: from which locks were asked for while which others were held, circles in which
-//! threads could wait for each other for ever.
+//! Lock order: finds circles in which threads could wait for each other forever, from which locks
+//! were asked for while which others were held.
 //!
-//! A circle is a deadlock that could happen if each of its orders can be made by another thread
-//! while all the others are in between. So these are left out:
+//! A circle is a possible deadlock if each of its orders can be made by a different thread, all at
+//! the same time. So these are left out:
 //!
-//! - circles that have fewer threads than orders, however the orders are dealt out to the threads
+//! - circles that have fewer threads than orders, however the orders are assigned to the threads
 //!   that made them: no thread is in two places at a time;
-//! - circles in which two of these threads always held one and the same lock: they cannot be in the
-//!   circle at the same time;
+//! - circles in which two of these threads always held a common lock: they cannot be in the circle
+//!   at the same time;
 //! - circles in which some lock is only ever held for reading and asked for reading;
-//! - longer circles through two locks that are a circle by themselves: that one is told.
+//! - longer circles through two locks that are a circle by themselves: only that one is reported.
 //!
 //! Threads that never run at the same time, since one starts the other or waits for its end, are
-//! not told from others: it is not known which run would have them meet.
+//! not treated differently: in another run they may meet.
 //!
 //! Few orders are part of a circle. The others, such as those of one lock that is taken between
 //! many others, would use up the steps of the search, so they are dropped first.
@@ -29,7 +29,7 @@ pub struct Order {
     pub to: u32,
     /// The threads that made it: all, or as many as the longest circle has.
     pub makers: Vec<Maker>,
-    /// What tells orders of other locks made by the same code from this one's.
+    /// The code that made it: orders of different locks by the same code have the same value.
     pub code: [u32; 2],
 }
 
@@ -39,7 +39,7 @@ pub struct Maker {
     pub thread: u32,
     /// A bit for each way in which the locks were taken; see [`kinlock_report::Maker::modes`].
     pub modes: u32,
-    /// Locks that were also held, each time.
+    /// Other locks that the thread held each time.
     pub gates: Vec<u32>,
 }
 
@@ -47,14 +47,14 @@ pub struct Maker {
 const LONGEST: usize = MAKERS;
 /// After this number of steps the search ends.
 const STEPS: usize = 2_000_000;
-/// The most circles that are kept, each of other code. Nobody reads more.
+/// The most circles that are kept, each from different code. Nobody reads more.
 const KEPT: usize = 200;
 
 #[derive(Debug, Default)]
 pub struct Found {
     /// Each circle as indices of its orders, and how many circles the same code has made.
     pub circles: Vec<(Vec<usize>, usize)>,
-    /// The search has ended before all was looked at.
+    /// Whether the search ended before it was complete.
     pub is_cut: bool,
 }
 
@@ -103,7 +103,7 @@ fn inside(orders: &[Order]) -> Vec<usize> {
     (0..orders.len()).filter(is_inside).collect()
 }
 
-/// The number of the strongly connected component that each node is in (Tarjan 1972). Without
+/// The number of the strongly connected component of each node (Tarjan 1972). It does without
 /// recursion, since a path may be as long as the table.
 fn components(next: &[Vec<usize>]) -> Vec<usize> {
     const NONE: usize = usize::MAX;
@@ -152,9 +152,9 @@ struct Search<'a> {
     /// The orders from each lock.
     next: HashMap<u32, Vec<usize>>,
     steps: usize,
-    /// The first circle that some code has made, and how many there are.
+    /// For each code, the first circle that it has made, and how many there are.
     by_code: BTreeMap<Vec<[u32; 2]>, (Vec<usize>, usize)>,
-    /// Not all was looked at, or not all was kept.
+    /// Whether the search was incomplete, or not all circles were kept.
     is_cut: bool,
 }
 
@@ -178,8 +178,8 @@ impl Search<'_> {
         told
     }
 
-    /// Goes on from the end of a path to all circles of exactly this length. A circle begins at its
-    /// lock with the lowest number, so that it is found once.
+    /// Extends a path to all circles of exactly this length. A circle begins at its lock with the
+    /// lowest number, so that it is found once.
     fn from(&mut self, begin: u32, length: usize, path: &mut Vec<usize>) {
         let end = path.last().map_or(begin, |&at| self.orders[at].to);
         for at in self.next.get(&end).cloned().unwrap_or_default() {
@@ -220,8 +220,9 @@ impl Search<'_> {
     }
 }
 
-/// Whether threads could wait for each other around a circle: a thread for each of its orders, no
-/// two of which exclude each other. `dealt`: the makers of the first orders. Counts its steps.
+/// Whether threads could wait for each other around a circle: whether there is a thread for each of
+/// its orders, and no two of them exclude each other. `dealt`: the makers assigned to the first
+/// orders. Counts its steps.
 fn meet<'a>(
     orders: &'a [Order],
     path: &[usize],
@@ -252,7 +253,7 @@ fn meet<'a>(
     false
 }
 
-/// Whether two threads always held one and the same lock, and not for reading.
+/// Whether two threads always held a common lock, and not for reading.
 fn exclude(one: (&Order, &Maker), other: (&Order, &Maker)) -> bool {
     let held = |(order, maker): (&Order, &Maker), lock: u32| {
         // In no way was the first lock held for reading.
@@ -265,13 +266,13 @@ fn exclude(one: (&Order, &Maker), other: (&Order, &Maker)) -> bool {
         .any(|&lock| held(one, lock) && held(other, lock))
 }
 
-/// Whether the orders can be made in such ways that each waits for the next: a thread that reads
-/// does not wait for one that reads.
+/// Whether the orders can be made in such ways that each waits for the next: a reader does not wait
+/// for a reader.
 fn waits_all_around(modes: &[u32]) -> bool {
     let ways = |modes: u32| (0..4_u32).filter(move |way| modes & 1 << way != 0);
     let reads = |way: u32| [way & 2 != 0, way & 1 != 0];
     ways(modes[0]).any(|first| {
-        // In which ways the path so far can have asked for its last lock: for reading, or not.
+        // Whether the path so far can have asked for its last lock for writing, and for reading.
         let mut asked = [false; 2];
         asked[usize::from(reads(first)[1])] = true;
         for &modes in &modes[1..] {
@@ -290,7 +291,7 @@ fn waits_all_around(modes: &[u32]) -> bool {
 mod tests {
     use super::*;
 
-    /// In the place of a thread: as many as are noted.
+    /// Stands for as many threads as are noted.
     const SEVERAL: u32 = u32::MAX;
 
     fn by(thread: u32, gates: &[u32]) -> Maker {
@@ -331,7 +332,7 @@ mod tests {
         let three = [order(3, 1, 1), order(1, 2, 2), order(2, 3, 3)];
         assert_eq!(count(&three), 1);
         assert_eq!(circles(&three).circles[0].0.len(), 3);
-        // A longer and a shorter one. Through the same two locks, the shorter one is told.
+        // Of a longer and a shorter circle through the same two locks, the shorter one is reported.
         let through = [&three[..], &[order(2, 1, 1)]].concat();
         assert_eq!(circles(&through).circles, [(vec![1, 3], 1)]);
         let both = [&three[..], &[order(3, 4, 1), order(4, 3, 2)]].concat();
@@ -355,14 +356,14 @@ mod tests {
             count(&[order_of(1, 2, &a), order_of(2, 3, &b), order_of(3, 1, &c)])
         };
         assert_eq!(circle([&[1], &[2], &[3]]), 1);
-        // One made two orders; then another thread made one of these, too, or both.
+        // One thread made two orders. Then another thread also made one of them, or both.
         assert_eq!(circle([&[1], &[1], &[2]]), 0);
         assert_eq!(circle([&[1], &[1, 3], &[2]]), 1);
         assert_eq!(circle([&[1, 3], &[1, 3], &[2]]), 1);
         assert_eq!(circle([&[1, 2], &[1, 2], &[2, 1]]), 0);
-        // The first that comes to mind is needed elsewhere.
+        // The first thread that could be assigned is needed for another order.
         assert_eq!(circle([&[1, 2, 3], &[1, 2], &[1]]), 1);
-        // Of as many as are noted one is always left.
+        // If as many threads as are noted made each order, one is always left.
         let long: Vec<_> = (0..MAKERS as u32)
             .map(|n| order(n, (n + 1) % MAKERS as u32, SEVERAL))
             .collect();
@@ -375,11 +376,11 @@ mod tests {
             |there: &[Maker], back: &[Maker]| count(&[order_of(1, 2, there), order_of(2, 1, back)]);
         assert_eq!(circle(&[by(1, &[7, 9])], &[by(2, &[9])]), 0);
         assert_eq!(circle(&[by(1, &[7])], &[by(2, &[9])]), 1);
-        // A thread that goes both ways, once without the gate, meets only others that do.
+        // Thread 2 makes one order without the gate. It cannot meet itself, but another thread.
         let both = [by(1, &[9]), by(2, &[])];
         assert_eq!(circle(&both, &[by(2, &[9])]), 0);
         assert_eq!(circle(&both, &[by(1, &[9])]), 1);
-        // Two of three threads are enough that cannot meet.
+        // It is enough that two of the three threads cannot meet.
         let three = |gates: [&[u32]; 3]| {
             let [a, b, c] = gates;
             let [a, b, c] = [by(1, a), by(2, b), by(3, c)];
@@ -391,7 +392,7 @@ mod tests {
         };
         assert_eq!(three([&[], &[9], &[8]]), 1);
         assert_eq!(three([&[9], &[9], &[]]), 0);
-        // The first holds what the third does: together they are no circle of three.
+        // The first thread holds the lock that the third one holds, so the three make no circle.
         assert_eq!(three([&[3], &[], &[]]), 0);
     }
 
@@ -428,7 +429,7 @@ mod tests {
         assert_eq!(found.circles, [(vec![0, 1], 2)]);
     }
 
-    /// Ways through one lock to which and from which many lead are no circles, and cost no steps.
+    /// A lock with many orders to it and from it makes no circles, and costs no steps.
     #[test]
     fn orders_outside_of_circles_do_not_hide_one() {
         let hub = 10_000;
@@ -440,7 +441,7 @@ mod tests {
         assert!(!found.is_cut);
     }
 
-    /// Every two of many locks in both orders: far more circles than can be looked at.
+    /// Each pair of many locks is taken in both orders, which makes too many circles to look at.
     #[test]
     fn the_search_ends() {
         let pairs = (0..60).flat_map(|from| (0..60).map(move |to| (from, to)));
@@ -451,7 +452,7 @@ mod tests {
         let found = circles(&orders);
         assert!(found.is_cut);
         assert_eq!(found.circles.len(), KEPT);
-        // Circles of no code that could deadlock: the steps end.
+        // Circles that cannot deadlock: the search runs out of steps.
         let one = |order: Order| Order {
             makers: vec![by(1, &[])],
             ..order

@@ -1,8 +1,8 @@
-//! Files that other processes made or name, and what the kernel says of other processes.
+//! Files that other processes made or name, and the kernel's information about other processes.
 //!
-//! The command may run as root and look at another user's process, and the folders in which it
-//! finds files may be everyone's. So a path is no promise: to open a pipe waits for its writer, to
-//! open a device may act, and a file may be shortened while it is read.
+//! The command may run as root and look at another user's process, and anybody may write to the
+//! folders in which it finds files. So a path cannot be trusted: opening a pipe waits for its
+//! writer, opening a device may have effects, and a file may be shortened while it is read.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -29,10 +29,10 @@ use memmap2::Mmap;
 use crate::inherited::{set_blocked, set_of};
 use crate::run::witness;
 
-/// Opens a regular file, and nothing else. A link is followed if it is not the file itself that
-/// has to be there.
+/// Opens a regular file, and nothing else. `is_link_followed`: whether the path may be a symbolic
+/// link.
 pub fn open(path: &Path, options: &OpenOptions, is_link_followed: bool) -> io::Result<File> {
-    // To have a file without opening it: what it is, is known before anything acts.
+    // O_PATH gives a file without opening it, so its type is known before opening has an effect.
     let mut flags = libc::O_PATH;
     if !is_link_followed {
         flags |= libc::O_NOFOLLOW;
@@ -48,7 +48,8 @@ pub fn open(path: &Path, options: &OpenOptions, is_link_followed: bool) -> io::R
         ));
     }
     match options.open(format!("/proc/self/fd/{}", found.as_raw_fd())) {
-        // There is no /proc. Nothing else is there now unless somebody is at work.
+        // There is no /proc. The path is opened again, which is safe unless somebody has replaced
+        // the file since.
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
             options.clone().custom_flags(flags).open(path)
@@ -62,8 +63,8 @@ pub fn made(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true), false)
 }
 
-/// Opens a folder of this user's in which nobody else can have put anything, with what is known of
-/// it.
+/// Opens a folder that belongs to this user and that nobody else can write to, and returns its
+/// metadata, too.
 pub fn own_folder(path: &Path) -> Option<(File, fs::Metadata)> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let folder = OpenOptions::new()
@@ -83,23 +84,23 @@ pub fn mapped(path: &Path) -> Option<Mmap> {
     unsafe { Mmap::map(&file) }.ok()
 }
 
-/// What the kernel says of a process in that file. Names in it need not be UTF-8.
+/// The content of a process's file in `/proc`. Names in it need not be UTF-8.
 pub fn of_process(pid: u32, file: &str) -> io::Result<Vec<u8>> {
     fs::read(format!("/proc/{pid}/{file}"))
 }
 
-/// The process that started another one, while that one is there.
+/// The parent of a process that exists.
 pub fn parent(pid: u32) -> Option<u32> {
     const FIELD: usize = 4;
     stat(pid, "stat", FIELD)?.try_into().ok()
 }
 
-/// Whether a process is there and has not ended.
+/// Whether a process exists and has not ended.
 pub fn runs(pid: u32) -> bool {
     !matches!(witness::state(pid as libc::pid_t), 0 | b'Z' | b'X')
 }
 
-/// A field of a file `stat` of a process, as the kernel's manual counts them.
+/// A field of a process's file `stat`, by its number in the kernel's manual.
 pub fn stat(pid: u32, file: &str, field: usize) -> Option<u64> {
     let stat = of_process(pid, file).ok()?;
     // The second field, the name, may contain anything.
@@ -108,8 +109,8 @@ pub fn stat(pid: u32, file: &str, field: usize) -> Option<u64> {
     rest.split_whitespace().nth(field - 3)?.parse().ok()
 }
 
-/// While this exists, this thread reads zeros where a mapped file has become shorter, and is not
-/// ended by SIGBUS.
+/// While this exists, a mapped file that has become shorter reads as zeros, instead of ending the
+/// process by SIGBUS.
 pub struct Shortening {
     before: libc::sigaction,
     mask: libc::sigset_t,
@@ -127,7 +128,7 @@ impl Shortening {
             action.sa_sigaction = read_zeros as *const () as libc::sighandler_t;
             action.sa_flags = libc::SA_SIGINFO;
             libc::sigaction(libc::SIGBUS, &action, &mut survived.before);
-            // Where it is blocked, it ends the process.
+            // A blocked SIGBUS would end the process.
             let bus = set_of([libc::SIGBUS]);
             libc::pthread_sigmask(libc::SIG_UNBLOCK, &bus, &mut survived.mask);
             survived
@@ -147,7 +148,7 @@ extern "C" fn read_zeros(_: libc::c_int, info: *const libc::siginfo_t, _: *const
     // SAFETY: invariants 2 and 4; the kernel passes a description of the signal.
     unsafe {
         if (*info).si_code != libc::BUS_ADRERR {
-            // Somebody sent it.
+            // The signal was sent by a process.
             return;
         }
         let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
@@ -159,7 +160,7 @@ extern "C" fn read_zeros(_: libc::c_int, info: *const libc::siginfo_t, _: *const
     }
 }
 
-/// All files that a process has mapped, as they are called here.
+/// The paths by which this command can open all files that a process has mapped.
 pub fn paths(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     let mappings = mappings(pid)?.into_iter();
     let mut files: Vec<_> = mappings.filter_map(|m| Some((m.path?, m.file))).collect();
@@ -173,13 +174,13 @@ pub fn paths(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
 pub struct Mapping {
     pub start: u64,
     pub end: u64,
-    /// As `rwxp`.
+    /// The rights, in the form `rwxp`.
     pub rights: [u8; 4],
-    /// Where it begins in its file.
+    /// The offset in the file at which it begins.
     pub offset: u64,
     /// The device and the inode of its file.
     pub file: (u64, u64),
-    /// `None`: it has no file.
+    /// `None` if it has no file.
     pub path: Option<PathBuf>,
 }
 
@@ -189,7 +190,7 @@ pub fn mappings(pid: u32) -> anyhow::Result<Vec<Mapping>> {
     Ok(lines.filter_map(mapping).collect())
 }
 
-/// A line of the kernel's list.
+/// Parses a line of the kernel's list.
 fn mapping(line: &[u8]) -> Option<Mapping> {
     let text = String::from_utf8_lossy(line);
     let mut words = text.split_whitespace();
@@ -223,14 +224,14 @@ fn maps(pid: u32) -> anyhow::Result<Vec<u8>> {
     }
 }
 
-/// The path by which a file that another process has mapped is opened here. The kernel names it by
-/// the root of the process that asks, and in a container, where that cannot reach it, by the
-/// container's.
+/// The path by which this command can open a file that another process has mapped. The kernel gives
+/// its path from the root of the process that asks. For a file in a container, which that root
+/// cannot reach, it gives the path from the container's root.
 pub fn seen_from_here(pid: u32, path: &Path, file: (u64, u64)) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let inside = root.join(path.strip_prefix("/").unwrap_or(path));
     let at = |path: &Path| Some(fs::metadata(path).ok()?).map(|data| (data.dev(), data.ino()));
-    // Some file systems have other numbers in the list of mappings.
+    // On some file systems the list of mappings has other numbers than the file's metadata.
     match (at(path), at(&inside)) {
         (here, there) if there.is_none() || here == there || here == Some(file) => path.to_owned(),
         _ => inside,
@@ -243,7 +244,7 @@ pub fn all_processes() -> impl Iterator<Item = u32> {
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The processes that a process has started, and that these have started.
+/// The descendants of a process.
 pub fn descendants(of: u32) -> Vec<u32> {
     let all = all_processes().filter_map(|pid| Some((pid, parent(pid)?)));
     let parents: Vec<(u32, u32)> = all.collect();
@@ -258,8 +259,9 @@ pub fn descendants(of: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// The error that neither a process nor, if they were asked for, any of its descendants is one that
-/// can be reported on. `says`: that a process is none; that another one is; and that none is.
+/// The error that neither a process nor, if they were asked for, any of its descendants can be
+/// reported on. The three texts say that this process cannot, that another one can, and that none
+/// can.
 pub fn none_of(
     pid: u32,
     with_descendants: bool,

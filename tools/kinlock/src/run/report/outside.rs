@@ -1,6 +1,6 @@
 //! A process seen from outside: its memory, the shared objects in it, and its threads.
 //!
-//! Nothing in it is stopped. So what is read may change meanwhile, and what changes was no hang.
+//! Nothing in it is stopped, so it may change while it is read. Whatever changes did not hang.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub struct Outside {
     memory: File,
     objects: Vec<Object>,
     rules: RefCell<HashMap<u64, Rule>>,
-    /// The number that its own threads have for a thread, and the one that it has here.
+    /// For each thread, its number in the process's own PID namespace, and its number here.
     threads: HashMap<u32, u32>,
 }
 
@@ -42,16 +42,16 @@ struct Object {
     bias: u64,
     path: PathBuf,
     build_id: Vec<u8>,
-    /// Where the index of its call frame information lies.
+    /// The address of the index of its call frame information.
     index: Option<u64>,
-    /// Where the mapping ends in which that lies. The information itself lies between.
+    /// The end of the mapping that contains the index. The information itself lies in between.
     end_of_index: u64,
     bytes: OnceCell<Option<Vec<u8>>>,
-    /// Where it keeps what threads wait for and hold now.
+    /// The address at which it keeps what threads wait for and hold now.
     now: Option<u64>,
 }
 
-/// What threads wait for and hold, as one object of the process knows it.
+/// What threads wait for and hold, as one object of the process has noted it.
 pub struct Known {
     pub are_posix: bool,
     /// See [`now::Now::number_at`].
@@ -64,15 +64,15 @@ pub struct Known {
 pub struct Fact {
     pub what: u64,
     pub kind: u32,
-    /// As its own process numbers it.
+    /// The thread's number in its own PID namespace.
     pub thread: u32,
     pub since: u64,
     pub registers: Registers,
 }
 
 impl Outside {
-    /// An error, of one line, if there is no such process or it may not be looked at. `None`: there
-    /// is nothing of kinlock in it.
+    /// Looks at a process. An error, of one line, if there is no such process or it may not be
+    /// looked at. `None` if kinlock's library is not loaded in it.
     pub fn look(pid: u32) -> anyhow::Result<Option<Self>> {
         let mappings = mappings(pid)?;
         let memory = File::open(format!("/proc/{pid}/mem")).with_context(|| {
@@ -115,7 +115,7 @@ impl Outside {
         }
     }
 
-    /// Takes note of threads that have begun and ended since.
+    /// Updates the list of threads.
     pub fn look_for_threads(&mut self) {
         self.threads = threads(self.pid);
     }
@@ -134,8 +134,8 @@ impl Outside {
         half_in(&self.read(address, 4)?, 0)
     }
 
-    /// What begins at a mapping, if a program or a library of 64 bits is loaded there. Of a file
-    /// that the process has mapped to read it, the code cannot be executed.
+    /// The program or library of 64 bits that begins at a mapping, if one is loaded there. If the
+    /// code is not executable, the process has mapped the file only to read it.
     fn object(
         &self,
         mapping: &Mapping,
@@ -209,7 +209,7 @@ impl Outside {
         Some(object)
     }
 
-    /// What threads wait for and hold now. Facts of threads that do not exist are left out.
+    /// What threads wait for and hold now. Facts about threads that do not exist are left out.
     pub fn known(&self) -> Vec<Known> {
         let places = self.objects.iter().filter_map(|object| object.now);
         places.filter_map(|place| self.known_at(place)).collect()
@@ -243,52 +243,52 @@ impl Outside {
         })
     }
 
-    /// The number that a thread has here; 0: it does not exist.
+    /// The number here of a thread, by its own process's number; 0: it does not exist.
     pub fn number(&self, thread: u32) -> u32 {
         self.threads.get(&thread).copied().unwrap_or(0)
     }
 
-    /// Whether there is a thread of this number, as it is here.
+    /// Whether there is a thread with this number here.
     pub fn has(&self, thread: u32) -> bool {
         self.threads.values().any(|&known| known == thread)
     }
 
-    /// Whether a thread, by its own process's number, is one of another process. In a container
-    /// that number says nothing here.
+    /// Whether a thread, by its own process's number, belongs to another process. In a container,
+    /// where that number means nothing here, each unknown thread does.
     pub fn is_elsewhere(&self, thread: u32) -> bool {
         let is_contained = self.threads.iter().any(|(own, here)| own != here);
         let exists = || of_process(thread, "comm").is_ok();
         !self.has(thread) && (is_contained || exists())
     }
 
-    /// When a thread began, in ns of the monotonic clock, or up to a tick earlier; 0: that is not
-    /// known. `thread`: its number here.
+    /// When a thread began, in ns of the monotonic clock, or up to a tick earlier; 0: not known.
+    /// `thread`: its number here.
     pub fn began(&self, thread: u32) -> u64 {
-        /// The kernel tells hundredths of a second since it was booted.
+        /// The kernel gives the time since boot in hundredths of a second.
         const TICK_NS: u64 = 10_000_000;
         const FIELD: usize = 22;
-        // The waits of a time namespace are by its own clock.
+        // In a time namespace, waits are noted by another clock.
         let clock =
             |pid: &dyn std::fmt::Display| fs::read_link(format!("/proc/{pid}/ns/time")).ok();
         if clock(&self.pid) != clock(&"self") {
             return 0;
         }
         let ticks = stat(self.pid, &format!("task/{thread}/stat"), FIELD).unwrap_or(0);
-        // In this order, so that it is rather too early.
+        // Read in this order, so that the result is too early rather than too late.
         let now = Native::now();
         let since_boot = rustix::time::clock_gettime(ClockId::Boottime);
         let since_boot = since_boot.tv_sec as u64 * 1_000_000_000 + since_boot.tv_nsec as u64;
         (ticks * TICK_NS).saturating_sub(since_boot.saturating_sub(now))
     }
 
-    /// What a thread is called. `thread`: its number here.
+    /// The name of a thread. `thread`: its number here.
     pub fn name(&self, thread: u32) -> String {
         let name = of_process(self.pid, &format!("task/{thread}/comm")).unwrap_or_default();
         text::name(name.trim_ascii_end())
     }
 
-    /// Where a thread is in a system call. Of its registers, the kernel does not tell the frame
-    /// pointer. `None`: it runs, or the kernel does not say.
+    /// The registers of a thread in a system call, except for the frame pointer, which the kernel
+    /// does not give. `None`: the thread runs, or the kernel gives nothing.
     pub fn registers(&self, thread: u32) -> Option<Registers> {
         let says = of_process(self.pid, &format!("task/{thread}/syscall")).ok()?;
         let says = String::from_utf8(says).ok()?;
@@ -302,7 +302,7 @@ impl Outside {
         })
     }
 
-    /// Return addresses, innermost first, from a frame on.
+    /// The return addresses from a frame on, innermost first.
     pub fn stack(&self, from: Registers) -> Vec<u64> {
         /// How many frames to look at, including those of the preloaded library.
         const MOST: usize = FRAMES + 24;
@@ -324,8 +324,8 @@ impl Outside {
         found
     }
 
-    /// Whether functions of this object are no callers. The process is asked each time: when it was
-    /// first looked at, the library may have been loaded and not have begun.
+    /// Whether functions of this object are not shown as callers. This is read from the process
+    /// each time: at the first look the library may have been loaded, but not initialised.
     fn is_left_out(&self, object: &Object) -> bool {
         let are_posix = object.now.and_then(|now| self.half(now));
         are_posix.is_some_and(|are_posix| are_posix != 0)
@@ -363,10 +363,10 @@ impl Outside {
     }
 }
 
-/// Notes that are longer than this are not read.
+/// Longer notes are not read.
 const LONGEST: u64 = 1 << 16;
 
-/// The threads of a process. In a container they have other numbers than here.
+/// The threads of a process, which in a container have other numbers than here.
 fn threads(pid: u32) -> HashMap<u32, u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let tasks = tasks.into_iter().flatten().flatten();

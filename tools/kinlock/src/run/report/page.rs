@@ -1,6 +1,6 @@
-//! The report as a page for browsers: the tables that people read on stderr, in full, and pictures
-//! of what they say. Rows and notes are those of [`view`](super::view): what is new there is new
-//! here.
+//! The report as a page for browsers: the tables that people read on stderr, in full, with pictures
+//! of their numbers. Rows and notes come from [`view`](super::view), so additions there appear here
+//! as well.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,11 +17,11 @@ use super::tables::{self, Options};
 use super::view;
 use super::{Lock, Process, Report, Times};
 
-/// Rows that are shown at once, if `--max` does not ask for more; others are a click away.
+/// Rows that are shown at once, if `--max` does not ask for more. The others are folded.
 const ROWS: usize = 25;
-/// Rows of a table at most: a browser takes seconds for more.
+/// The most rows of a table: a browser takes seconds for more.
 const MOST_ROWS: usize = 2000;
-/// Processes at most, and locks of a process that have a part of their own.
+/// The most processes, and the most locks of a process with a section of their own.
 const PROCESSES: usize = 16;
 const LOCKS: usize = 10;
 /// Locks and functions in the picture of who waits for whom. Others are summed up.
@@ -30,7 +30,7 @@ const NODES: usize = 8;
 const LIVES: usize = 40;
 
 pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
-    // The verb `report` looks at processes that others have started: it has no command.
+    // The verb `report` looks at processes that others have started, so it has no command line.
     let measured = report.processes.first();
     let program = match report.command.first() {
         Some(program) => program.rsplit('/').next().unwrap_or(program),
@@ -146,7 +146,7 @@ fn add_process(
     Ok(())
 }
 
-/// Adds a table, of which rows beyond `max` are shown when the reader asks for them.
+/// Adds a table in which rows beyond `max` are folded.
 fn add_table(page: &mut Page, caption: &str, what: &str, mut table: Table, max: usize) {
     let columns = 1..table.headings.len();
     let all = table.rows.len();
@@ -169,7 +169,7 @@ fn add_table(page: &mut Page, caption: &str, what: &str, mut table: Table, max: 
     }
 }
 
-/// Adds what is written for the terminal.
+/// Adds lines that are also written to the terminal.
 fn add_lines(page: &mut Page, write: impl FnOnce(&mut Lines)) {
     let mut lines = Lines::default();
     write(&mut lines);
@@ -201,7 +201,7 @@ fn add_times(page: &mut Page, times: &[(&str, &Times)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names in the order of what they stand for, with the others summed up.
+/// The names with the largest sums, and one more name for the rest.
 fn most<'a>(all: impl Iterator<Item = (&'a String, f64)>, others: &str) -> Vec<String> {
     let mut sums: BTreeMap<&String, f64> = BTreeMap::new();
     for (name, much) in all {
@@ -216,8 +216,8 @@ fn most<'a>(all: impl Iterator<Item = (&'a String, f64)>, others: &str) -> Vec<S
     names
 }
 
-/// Behind which rows of the table threads waited for a lock, with their parts of its waits: behind
-/// itself, or behind the sides of a reader-writer lock that were held.
+/// The rows of the table behind which threads waited for a lock, with their shares of its waits:
+/// the lock itself, or the sides of a reader-writer lock that were held.
 fn behind<'a>(lock: &'a Lock, process: &'a Process) -> Vec<(&'a Lock, f64)> {
     if lock.side.is_none() {
         return vec![(lock, 1.0)];
@@ -239,10 +239,10 @@ fn behind<'a>(lock: &'a Lock, process: &'a Process) -> Vec<(&'a Lock, f64)> {
 
 /// Who waited for which locks, and who held them. `None` if callers are not known.
 fn flows<'a>(locks: impl Iterator<Item = &'a Lock>, process: &'a Process) -> Option<Flows> {
-    // From a function to a lock, or from a lock to a function.
+    // Flows from a function to a lock, and from a lock to a function.
     let (mut waits, mut holds) = (Vec::new(), Vec::new());
     for lock in locks {
-        // Locks of the same name, as those that followed each other at one place, are one.
+        // Locks with the same name, such as those that followed each other at one place, are one.
         let name = tables::full_name(lock);
         for caller in lock.callers.iter().filter(|caller| caller.wait_ns > 0) {
             waits.push((place(&caller.frames), name.clone(), caller.wait_ns as f64));
@@ -289,7 +289,8 @@ fn flows<'a>(locks: impl Iterator<Item = &'a Lock>, process: &'a Process) -> Opt
     })
 }
 
-/// When threads lived, and what part of that they waited. `None` if there is nothing to compare.
+/// When threads lived, and which share of that time they waited. `None` if there is nothing to
+/// compare.
 fn lives(process: &Process) -> anyhow::Result<Option<Picture>> {
     let mut threads: Vec<_> = process
         .threads

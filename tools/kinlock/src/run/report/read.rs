@@ -1,4 +1,4 @@
-//! What the table says that a process left, or is filling.
+//! Reads the table that a process left behind, or is filling.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ fn text(from: &[AtomicU8]) -> String {
     text::name(&bytes[..end.unwrap_or(bytes.len())])
 }
 
-/// What a process did until now.
+/// What a process has done so far.
 pub fn process(table: &Table, seen: Seen) -> Process {
     let header = &table.header;
     let _survived = Shortening::survived();
@@ -49,7 +49,7 @@ pub fn process(table: &Table, seen: Seen) -> Process {
     let locks = locks
         .into_iter()
         .map(|(index, _)| lock(table, index, &tallies, &uses, &mut symbols, &threads, life));
-    // One side of a reader-writer lock may be there for its order alone.
+    // A side of a reader-writer lock may have an entry only for the order of locks.
     let did_any = |lock: &Lock| lock.locked + lock.contended + lock.tries > 0;
     let mut locks: Vec<_> = locks
         .filter(|lock| lock.side.is_none() || did_any(lock))
@@ -59,7 +59,7 @@ pub fn process(table: &Table, seen: Seen) -> Process {
         .map(|(index, _)| waited(table, index, &uses, &mut symbols, &threads));
     let waits = waits.collect();
     tell_apart(&mut locks);
-    // As the lock has it.
+    // A wait that has not ended counts for the thread, as it does for the lock.
     for thread in &mut threads {
         if thread.waits_key != 0 && locks.iter().any(|lock| lock.key == thread.waits_key) {
             thread.did.contended += 1;
@@ -165,7 +165,7 @@ fn modules(table: &Table) -> Vec<Module> {
     .collect()
 }
 
-/// What the tallies say of a lock.
+/// The sum of a lock's tallies.
 #[derive(Clone, Default)]
 struct Sum {
     locked: u64,
@@ -177,10 +177,10 @@ struct Sum {
     holders: Vec<(u32, u64)>,
 }
 
-/// What all tallies say.
+/// The sums of all tallies.
 struct Tallies {
     locks: Vec<Sum>,
-    /// By token, how often that thread took a lock.
+    /// How often each thread took a lock, by its token.
     locked: HashMap<u32, u64>,
 }
 
@@ -246,7 +246,7 @@ fn threads(table: &Table, tallies: &Tallies, end: u64) -> Vec<Thread> {
     .collect()
 }
 
-/// The address of the object of an entry's address; 0: it is for no object.
+/// The address of the object that an entry's key contains; 0: the entry is for no object.
 fn object(key: u64) -> u64 {
     match key {
         JOINS => 0,
@@ -254,7 +254,7 @@ fn object(key: u64) -> u64 {
     }
 }
 
-/// What is no lock.
+/// Reads an object that is not a lock.
 fn waited(
     table: &Table,
     index: usize,
@@ -294,7 +294,7 @@ fn waited(
     }
 }
 
-/// The threads that wait for what has this address in its entry.
+/// The threads that wait for the object with this key in its entry.
 fn waiting(threads: &[Thread], key: u64) -> impl Iterator<Item = &Thread> {
     let all = threads.iter();
     all.filter(move |thread| key != 0 && thread.waits_key == key)
@@ -364,7 +364,7 @@ fn lock(
     );
     let [mut hold_ns, mut held, mut hold_max, mut hold_samples] =
         [&from.hold_ns, &from.held, &from.hold_max, &from.samples].map(get);
-    // So do holds.
+    // Holds that have not ended count until now, too.
     let end = get(&table.header.begin) + life;
     for nanos in measured.iter().map(|&since| end.saturating_sub(since)) {
         hold_ns += nanos;
@@ -373,8 +373,8 @@ fn lock(
         hold_samples += 1;
         holds[bucket(nanos)] += 1;
     }
-    // An estimate. One thread at a time holds the lock, but where readers do, or the row is of
-    // many.
+    // This is an estimate. Only one thread at a time holds the lock, so the sum is at most the life
+    // of the process, except for readers and for rows that stand for many locks.
     if ended.max(others) <= 1 && side != Some("read") {
         hold_ns = hold_ns.min(life);
     }
@@ -410,7 +410,7 @@ fn lock(
         behind_writers: behind(&from.behind[1]),
         hold: times(hold_ns, held, hold_max, &holds),
         hold_samples,
-        // A replay knows no readers.
+        // A replay does not model readers.
         recorded: match side {
             None => recorded::distributions(table, from),
             Some(_) => None,
@@ -425,7 +425,7 @@ fn lock(
     }
 }
 
-/// `path:line`, where the program first took a lock, if it tells.
+/// `path:line` at which the program first took a lock, if it records that.
 fn place(table: &Table, lock: &kinlock_report::Lock) -> Option<String> {
     let number = get32(&lock.place) as usize;
     let place = table.places.get(number.checked_sub(1)?)?;
@@ -433,7 +433,8 @@ fn place(table: &Table, lock: &kinlock_report::Lock) -> Option<String> {
     (!path.is_empty()).then(|| format!("{path}:{}", get32(&place.line)))
 }
 
-/// Who holds locks: the address of each, perhaps with [`READING`], and the number of a thread.
+/// The holders of locks: the address of each lock, perhaps with [`READING`], and the number of a
+/// thread.
 pub fn holders(table: &Table) -> Vec<(u64, u32)> {
     let threads = || table.threads.iter();
     let id = |token: &u32| {
@@ -447,11 +448,11 @@ pub fn holders(table: &Table) -> Vec<(u64, u32)> {
         let holders: Vec<_> = tokens.filter_map(|(token, _)| id(token)).collect();
         holders.into_iter().map(move |holder| (key, holder))
     });
-    // A lock that has ended may have left its address to another one.
+    // Locks that have ended are left out: another lock may have the address now.
     all.filter(|(key, _)| key & OTHERS == 0).collect()
 }
 
-/// Locks that are called by the same line are told apart by their addresses.
+/// Adds the address to the names of locks that are named after the same line.
 fn tell_apart(locks: &mut [Lock]) {
     let mut addresses: HashMap<String, BTreeSet<u64>> = HashMap::new();
     for lock in &*locks {
@@ -498,7 +499,7 @@ fn histogram(classes: &[u64]) -> Vec<[u64; 3]> {
     .collect()
 }
 
-/// The end of the class in which that part of the times ends.
+/// The end of the class that contains this percentile of the times.
 fn percentile(classes: &[u64], part: f64) -> u64 {
     let all: u64 = classes.iter().sum();
     let mut left = (part * all as f64).ceil() as u64;
@@ -511,8 +512,8 @@ fn percentile(classes: &[u64], part: f64) -> u64 {
     end_of(BUCKETS - 1)
 }
 
-/// The uses of a lock, the longest wait first. What they waited is estimated, and what the lock was
-/// waited for is known: no sum of estimates is larger.
+/// The uses of a lock, the longest wait first. The waits of a use are estimated, but the lock's are
+/// known, so the estimates are scaled down if their sum is larger.
 fn callers(table: &Table, uses: &[usize], known: [u64; 3], symbols: &mut Symbols) -> Vec<Caller> {
     let uses = uses.iter().map(|&at| &table.uses[at]);
     let all = uses.map(|found| Caller {
@@ -550,7 +551,7 @@ fn callers(table: &Table, uses: &[usize], known: [u64; 3], symbols: &mut Symbols
     callers
 }
 
-/// One for each sequence of calls.
+/// Sums up the uses with the same calls.
 fn sums(all: impl Iterator<Item = Caller>) -> Vec<Caller> {
     let mut sums: BTreeMap<Vec<Frame>, Caller> = BTreeMap::new();
     for mut caller in all {
@@ -570,7 +571,7 @@ mod tests {
     #[test]
     fn one_lock_is_held_for_at_most_the_time_of_the_run() {
         let (run, estimate) = (1000, 4000);
-        // The address of an entry, its kind, how many locks it stands for, and what is told of it.
+        // The address of an entry, its kind, how many locks it stands for, and what is checked.
         let entries = [
             (0x1000, 0, 0, run),
             (0x2000, RWLOCK, 0, run),

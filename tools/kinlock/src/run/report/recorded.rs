@@ -1,4 +1,5 @@
-//! What the preloaded library records of each lock, for a simulation: from the same table.
+//! Reads the distributions that the preloaded library records for a simulation. They are in the
+//! same table.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -34,8 +35,8 @@ fn distribution(classes: &[AtomicU32; CLASSES]) -> Distribution {
     Distribution(all.filter(|class| class.2 > 0).collect())
 }
 
-/// The recording of the process in a folder of tables that took locks most often; `None` if none
-/// took any.
+/// The recording of the process that took locks most often, among those with a table in the folder;
+/// `None` if none took any.
 pub fn recording(folder: &Folder, of: &Recording) -> anyhow::Result<Option<Recording>> {
     let locked = |process: &Process| process.locks.iter().map(|lock| lock.locked).sum::<u64>();
     let most = processes(folder)?.into_iter().max_by_key(locked);
@@ -67,7 +68,8 @@ pub fn recording(folder: &Folder, of: &Recording) -> anyhow::Result<Option<Recor
     }))
 }
 
-/// A lock that has distributions, after some others. Threads lived from when to when.
+/// A lock that has distributions, with a name that differs from those in `before`. `lives` has each
+/// thread with its begin and its end.
 fn recorded(
     lock: &Lock,
     lives: &[(u64, f64, f64)],
@@ -77,7 +79,7 @@ fn recorded(
     if own.hold.0.is_empty() || own.think.0.is_empty() {
         return None;
     }
-    // Addresses differ from run to run.
+    // No addresses in names: they differ from run to run.
     let base = match lock.line() {
         Some(line) => line.to_owned(),
         None if lock.name.starts_with("0x") && !lock.first.is_empty() => {
@@ -90,7 +92,7 @@ fn recorded(
         n => format!("{base} #{n}"),
     });
     let name = names.find(|name| before.iter().all(|other| other.name != *name))?;
-    // Who took it how often is an estimate, how often it was taken is known.
+    // How often each thread took the lock is an estimate; how often it was taken in all is known.
     let all: u64 = own.follows.iter().map(|follow| follow[2]).sum();
     let rates = (0..RECORDED_THREADS as u64).map(|thread| {
         let lives = lives.iter().filter(|life| life.0 == thread);

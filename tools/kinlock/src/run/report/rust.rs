@@ -3,7 +3,7 @@
 use super::Caller;
 use super::symbols::Frame;
 
-/// The type of what a lock guards, if a function is named by it.
+/// The type of the data that a lock guards, if the name of a function contains it.
 pub fn data(first: &[Frame], callers: &[Caller]) -> Option<String> {
     let callers = callers.iter().flat_map(|caller| &caller.frames);
     let mut frames = first.iter().chain(callers);
@@ -30,7 +30,7 @@ fn guarded(function: &str) -> Option<String> {
     Some(rest[..end?.0].to_owned())
 }
 
-/// Leaves out the functions of a lock in Rust by which the program took it.
+/// Removes the lock's own functions, by which the program took it.
 pub fn without_own(frames: &mut Vec<Frame>) {
     const OWN: [&str; 4] = [
         "lock_api::",
@@ -43,7 +43,7 @@ pub fn without_own(frames: &mut Vec<Frame>) {
         OWN.iter().any(|own| function.starts_with(own))
     };
     let own = frames.iter().take_while(|frame| is_own(frame)).count();
-    // A program that is nothing else keeps them.
+    // If there are no other functions, these are kept.
     if own < frames.len() {
         frames.drain(..own);
     }

@@ -1,9 +1,9 @@
-//! Names for addresses: of functions, with those inlined into them, and of variables.
+//! Names for addresses: of functions, including inlined ones, and of variables.
 //!
-//! Many processes of one run load the same files, and a browser's symbol table has hundreds of
+//! Many processes of one run load the same files, and the symbol table of a browser has hundreds of
 //! megabytes. So each file is mapped, not copied, and read once per command ([`contents`]), and its
-//! symbols are sorted once, when the first name is asked for. A file that was stripped has its
-//! names elsewhere ([`debug`](super::debug)).
+//! symbols are sorted once, when the first name is asked for. The names of a stripped file are in
+//! another file ([`debug`](super::debug)).
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -21,11 +21,11 @@ use serde::Serialize;
 use super::debug;
 use super::others::mapped;
 
-/// A shared object of the program that was looked at.
+/// A shared object, or the program itself.
 pub struct Module {
     pub start: u64,
     pub end: u64,
-    /// What is added to addresses in its file.
+    /// The difference between its addresses in memory and in its file.
     pub bias: u64,
     pub path: PathBuf,
     pub build_id: Vec<u8>,
@@ -35,7 +35,7 @@ pub struct Module {
 struct Contents {
     path: PathBuf,
     data: Mmap,
-    /// What was stripped from it, if that is on this machine.
+    /// The file with what was stripped from it, if that is on this machine.
     apart: OnceCell<Option<(PathBuf, Mmap)>>,
     /// Its debugging information, if it has any.
     loader: OnceCell<Option<Loader>>,
@@ -46,30 +46,30 @@ struct Contents {
 /// The symbols of one kind in a file, in the order of their addresses.
 struct SymbolMap {
     symbols: Vec<Symbol>,
-    /// For each symbol, where the longest of it and its predecessors ends: no earlier one covers an
-    /// address beyond.
+    /// For each symbol, the highest end of it and its predecessors: none of these covers an address
+    /// beyond that.
     ends: Vec<u64>,
 }
 
 struct Symbol {
     address: u64,
     size: u64,
-    /// The file that has its name: 0, or 1 for what was stripped from it.
+    /// The file that has its name: 0 for the object's own file, 1 for what was stripped from it.
     file: usize,
-    /// Where its name lies in that file.
+    /// The offset of its name in that file.
     name: usize,
     length: usize,
 }
 
 #[derive(Clone, Debug, Default, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame {
-    /// `library+0x1234` if it has no name.
+    /// The function's name, or `library+0x1234` if it has none.
     pub function: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// It is a call in the source, but not in the machine code.
+    /// Whether this is a call in the source, but not in the machine code.
     #[serde(skip_serializing_if = "is_false")]
     pub inlined: bool,
 }
@@ -117,7 +117,8 @@ impl Module {
     }
 }
 
-/// What the file at a path says, if it is the one that was loaded; read at the first call.
+/// The contents of the file at a path, if it is the one that was loaded. It is read at the first
+/// call.
 fn contents(path: &Path, build_id: &[u8]) -> Option<Rc<Contents>> {
     type Files = HashMap<(PathBuf, Vec<u8>), Option<Rc<Contents>>>;
     thread_local! {
@@ -133,7 +134,7 @@ fn contents(path: &Path, build_id: &[u8]) -> Option<Rc<Contents>> {
 impl Contents {
     /// `None` if it is not the file that was loaded.
     fn read(path: &Path, build_id: &[u8]) -> Option<Self> {
-        // What is called so here is another file.
+        // A relative path would lead to another file here.
         let data = mapped(Some(path).filter(|path| path.is_absolute())?)?;
         let has = parse(&data)?.build_id().ok().flatten().unwrap_or_default();
         // A file whose ID the program could not read is taken for the one that was loaded.
@@ -150,7 +151,7 @@ impl Contents {
         })
     }
 
-    /// What was stripped from the file, looked for if something was.
+    /// The file with what was stripped from this one, which is only looked for if something was.
     fn apart(&self) -> Option<&(PathBuf, Mmap)> {
         let find = || {
             let file = parse(&self.data)?;
@@ -164,7 +165,7 @@ impl Contents {
         self.apart.get_or_init(find).as_ref()
     }
 
-    /// The file, and what was stripped from it.
+    /// The data of the file, and of the one with what was stripped from it.
     fn files(&self) -> impl Iterator<Item = &[u8]> {
         let apart = self.apart().map(|(_, data)| &data[..]);
         [&self.data[..]].into_iter().chain(apart)
@@ -195,7 +196,7 @@ fn parse(data: &[u8]) -> Option<ElfFile64<'_>> {
     ElfFile64::parse(data).ok()
 }
 
-/// Whether a file tells lines of sources.
+/// Whether a file has line numbers.
 fn has_lines(file: &ElfFile64<'_>) -> bool {
     file.section_by_name(".debug_info").is_some()
 }
@@ -229,7 +230,7 @@ impl SymbolMap {
     }
 
     fn new(mut symbols: Vec<Symbol>) -> Self {
-        // A stable sort: of aliases, the first in the file's order is found.
+        // The sort is stable, so that of several aliases the first one in the file is found.
         symbols.sort_by_key(|symbol| symbol.address);
         let mut end = 0;
         let ends = symbols.iter().map(|symbol| {
@@ -246,7 +247,7 @@ impl SymbolMap {
         let mut found: Option<&Symbol> = None;
         for index in (0..after).rev() {
             let symbol = &self.symbols[index];
-            // Only an alias of what was found is better.
+            // Only an alias of the found symbol can be better.
             if found.is_some_and(|found| found.address != symbol.address) {
                 break;
             }
@@ -270,7 +271,7 @@ impl Symbol {
 pub struct Symbols {
     modules: Vec<Module>,
     known: HashMap<u64, Vec<Frame>>,
-    /// Stripped files in which something was asked for.
+    /// Stripped files of which a name was asked for.
     stripped: BTreeSet<PathBuf>,
 }
 
@@ -288,7 +289,7 @@ impl Symbols {
         modules.find(|module| (module.start..module.end).contains(&address))
     }
 
-    /// Files that are not those that were loaded.
+    /// Files that are no longer the ones that were loaded.
     pub fn changed_files(&self) -> Vec<String> {
         let changed = self.modules.iter().filter(|m| m.contents().is_none());
         changed
@@ -296,7 +297,7 @@ impl Symbols {
             .collect()
     }
 
-    /// Files that have no names for what was asked for until now, since they are stripped.
+    /// Stripped files that had no name for an address that was asked for.
     pub fn stripped_files(&self) -> Vec<String> {
         let paths = self.stripped.iter();
         paths
@@ -324,7 +325,7 @@ impl Symbols {
         &self.known[&back]
     }
 
-    /// Those calls, and whether they have names.
+    /// The calls that return to an address, and whether they have names.
     fn look_up(&self, back: u64) -> (Vec<Frame>, bool) {
         // A call may be the last instruction of a function.
         let pc = back - 1;
@@ -367,7 +368,7 @@ impl Symbols {
         })
     }
 
-    /// Where it is in its file, for a variable without a name.
+    /// The place in its file of a variable without a name.
     pub fn offset(&mut self, address: u64) -> Option<String> {
         let module = self.module(address)?;
         let name = format!("{}+{:#x}", module.name(), address.wrapping_sub(module.bias));
@@ -376,7 +377,7 @@ impl Symbols {
     }
 }
 
-/// What the debugging information says of an address.
+/// The calls at an address according to the debugging information.
 fn inlined(module: &Module, address: u64) -> Vec<Frame> {
     let mut found = Vec::new();
     let loader = module.contents().and_then(Contents::loader);
@@ -397,14 +398,14 @@ fn inlined(module: &Module, address: u64) -> Vec<Frame> {
     if let Some(last) = found.last_mut() {
         last.inlined = false;
     }
-    // Nothing is known of the function or the line.
+    // A frame without a function and a line says nothing.
     if found.len() == 1 && found[0].function.is_empty() && found[0].file.is_none() {
         found.clear();
     }
     found
 }
 
-/// A name as its language has it. One of C stays: `m` alone would be read as a type of C++.
+/// The demangled name. A name of C is left as it is: `m` alone would be read as a type of C++.
 fn demangled(name: &str) -> String {
     match name.starts_with("_Z") || name.starts_with("_R") {
         true => text::name(addr2line::demangle_auto(name.into(), None).as_bytes()),
@@ -420,9 +421,9 @@ pub fn short(name: &str) -> String {
     }
     let name = name.replace("(anonymous namespace)", "{anonymous}");
     let name = match name.find("operator") {
-        // Its symbols may be brackets.
+        // The symbol of an operator may be a bracket.
         Some(at) => return name[..at].replace(' ', "") + "operator",
-        // The arrow of a type of Rust is no bracket.
+        // The arrow in a Rust type is not a closing bracket.
         None => name.replace("->", ""),
     };
     let (mut text, mut depth) = (String::new(), 0);
@@ -483,7 +484,7 @@ pub fn is_wrapper(function: &str) -> bool {
     (last.trim_start_matches('~') == class || takes.contains(&last)) && is_of_lock(class)
 }
 
-/// Whether it is a function of Rust's std that begins a thread, or `main`.
+/// Whether a function is one of Rust's std that begins a thread or `main`.
 pub fn begins_rust(function: &str) -> bool {
     let name = short(function);
     let name = name.trim_start_matches('<');

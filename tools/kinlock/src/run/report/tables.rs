@@ -31,7 +31,7 @@ const HEADINGS_OF_CALLERS: [&str; 7] = [
     "held",
     "hold\ntotal",
 ];
-/// Columns for other waits, and for what the thread waits for, follow.
+/// The first headings. Columns for other waits, and for what the thread waits for, follow.
 const HEADINGS_OF_THREADS: [&str; 6] = [
     "thread",
     "locked",
@@ -52,15 +52,15 @@ const HEADINGS_OF_WAITS: [&str; 9] = [
     "\nmax",
 ];
 
-/// The longest name in the table.
+/// The length to which names in the table are cut.
 const NAME: usize = 24;
 
-/// Which rows there are.
+/// Which rows are shown.
 #[derive(Clone, Copy)]
 pub struct Options {
     pub by: View,
     pub max: usize,
-    /// How often a lock must have been found taken.
+    /// How often a lock must have been found taken to be shown.
     pub least: u64,
 }
 
@@ -76,7 +76,7 @@ impl Options {
         all.into_iter().zip(1..).collect()
     }
 
-    /// What threads waited for that is no lock, with the numbers of the rows.
+    /// The objects other than locks that threads waited for, with the numbers of their rows.
     pub fn wait_rows<'a>(&self, process: &'a Process) -> Vec<(&'a Waited, usize)> {
         let is_row = |waited: &&Waited| is_waited_for(waited) && waited.waited >= self.least;
         let mut all: Vec<&Waited> = process.waits.iter().filter(is_row).collect();
@@ -129,7 +129,7 @@ pub fn lock_table(rows: &[(&Lock, usize)], name: fn(&Lock) -> String) -> Table {
     of_cells(&HEADINGS_OF_LOCKS, cells)
 }
 
-/// A row for each of these, under this name.
+/// A row for each object that is not a lock, under this name.
 pub fn wait_table(rows: &[(&Waited, usize)], name: fn(&Waited) -> String) -> Table {
     let cells = rows.iter().map(|&(waited, n)| {
         let counts = [waited.calls, waited.waited, waited.timeouts].map(grouped);
@@ -143,15 +143,15 @@ pub fn wait_table(rows: &[(&Waited, usize)], name: fn(&Waited) -> String) -> Tab
     of_cells(&HEADINGS_OF_WAITS, cells)
 }
 
-/// A row for each thread, and one for those that ended. There is a column for each kind of other
-/// waits that there are.
+/// A row for each thread, and one for those that ended. Each kind of other waits that occurred has
+/// a column.
 pub fn thread_table(process: &Process) -> Table {
     let mut rows: Vec<_> = process.threads.iter().collect();
     rows.sort_by_key(|thread| std::cmp::Reverse((thread.did.wait_ns, thread.did.locked)));
     let ended = &process.ended_threads;
     let sums = process.other_waits();
     let kinds: Vec<usize> = (0..sums.len()).filter(|&at| sums[at].0 > 0).collect();
-    // What threads that ended and those that run have in common.
+    // Makes the row of a thread, or of all threads that ended.
     let row = |name: String, did: &Did, now: String| {
         let average = did.wait_ns.checked_div(did.contended).unwrap_or(0);
         let nanos = [did.wait_ns, average, did.wait_max_ns];
@@ -183,12 +183,12 @@ pub fn thread_table(process: &Process) -> Table {
     of_cells(&headings, cells)
 }
 
-/// Whether any thread has waited for it, or waits.
+/// Whether any thread has waited for the object, or waits.
 pub fn is_waited_for(waited: &Waited) -> bool {
     waited.waited > 0 || !waited.waiting.is_empty()
 }
 
-/// The name of what threads with this key wait for.
+/// The name of the object with this key in its entry.
 fn waits_for(process: &Process, key: u64) -> String {
     if key == 0 {
         return String::new();
@@ -204,12 +204,12 @@ pub fn name(lock: &Lock) -> String {
     cut(&both_sides(lock), NAME - side.len()) + side
 }
 
-/// The name where there is room for it.
+/// The full name of a lock.
 pub fn full_name(lock: &Lock) -> String {
     both_sides(lock) + side(lock)
 }
 
-/// The name that both sides of a reader-writer lock have.
+/// The name that both sides of a reader-writer lock share.
 fn both_sides(lock: &Lock) -> String {
     match lock.others {
         0 => with_ended(&lock.name, lock.ended),
@@ -225,7 +225,7 @@ fn with_ended(name: &str, ended: u64) -> String {
     }
 }
 
-/// What was done to this side of a reader-writer lock.
+/// The words for this side of a reader-writer lock.
 fn side(lock: &Lock) -> &'static str {
     match lock.side {
         Some("read") => " to read",
@@ -238,7 +238,7 @@ pub fn name_of(waited: &Waited) -> String {
     cut(&full_name_of(waited), NAME)
 }
 
-/// The name where there is room for it.
+/// The full name of an object that is not a lock.
 pub fn full_name_of(waited: &Waited) -> String {
     with_ended(&waited.name, waited.ended)
 }

@@ -1,4 +1,4 @@
-//! The report as people read it.
+//! The report for people, on stderr.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::misuse::{LockOrder, write_misuses, write_order};
 use super::tables::{Options, is_waited_for, lock_table, name, name_of, thread_table, wait_table};
 use super::{Caller, Lock, OF_CRATE, Process, Report, Stripped, View, Waited, waited_share};
 
-/// Processes at most, and callers of a lock.
+/// The most processes, and the most callers of a lock.
 const PROCESSES: usize = 4;
 const CALLERS: usize = 3;
 
@@ -66,8 +66,8 @@ impl Options {
         }
     }
 
-    /// What threads waited for that is no lock. Idle threads wait there, too: so these waits have a
-    /// table of their own.
+    /// The objects other than locks that threads waited for. They have a table of their own, since
+    /// idle threads wait for them, too.
     fn waits(&self, process: &Process, out: &mut Lines) {
         let rows = self.wait_rows(process);
         if rows.is_empty() {
@@ -99,12 +99,12 @@ impl Options {
             out.add("no thread found a place in the table");
             return;
         }
-        // The row of those that ended comes on top.
+        // One more row, for the threads that ended.
         let extra = usize::from(process.ended_threads.count > 0);
         self.print(thread_table(process), extra, " threads", out)
     }
 
-    /// As many rows as are asked for, and `extra` ones; says how many more there are of `what`.
+    /// Prints as many rows as were asked for, and `extra` ones, and says how many are left out.
     fn print(&self, mut table: Table, extra: usize, what: &str, out: &mut Lines) {
         let left = table.rows.len().saturating_sub(self.max + extra);
         table.rows.truncate(self.max + extra);
@@ -119,15 +119,15 @@ impl Options {
     }
 }
 
-/// What a program may have that seems to take no lock.
+/// The locks that a program may have although it seems to take none.
 pub const UNSEEN: &str = "not seen are locks that do not go through pthread: those of Rust's std, \
                           of Go, of libraries on futexes, and those of the crate kinlock without \
                           its feature report";
 
-/// What is said of processes that have no rows.
+/// Writes about the processes that have no rows.
 pub fn write_rest(report: &Report, out: &mut Lines) {
     if report.processes.is_empty() && report.without.reason.is_none() {
-        // No command: a process that runs was measured for a while.
+        // Without a command line, a running process was measured for a while.
         if report.command.is_empty() {
             out.add(format!(
                 "kinlock: no report: in this time no thread took a lock, and no wait ended; \
@@ -184,7 +184,7 @@ impl Options {
     pub fn no_locks(&self, process: &Process, out: &mut Lines) {
         let most = process.locks.iter().map(Lock::found_taken).max();
         match most {
-            // The summary says so.
+            // The summary says so already.
             None if process.dropped.locks == 0 => {}
             None => out.add("no lock found a place in the table"),
             Some(most) => out.add(format!(
@@ -203,7 +203,7 @@ pub fn summary(report: &Report, process: &Process) -> String {
         None => " until now",
         Some(_) => "",
     };
-    // Processes that have the same name are told apart by who started them.
+    // Processes with the same name are told apart by their parents.
     let has_parent = report.processes.iter().any(|p| p.pid == process.parent);
     let parent = match has_parent {
         true => format!(", child of {}", process.parent),
@@ -242,7 +242,7 @@ pub fn summary(report: &Report, process: &Process) -> String {
     format!("kinlock: locks of {of}{until}: {threads} {took}{waits}")
 }
 
-/// Whether a process took locks that are in the report, or had no place there.
+/// Whether a process took locks that are in the report, or for which there was no room.
 fn took_locks(process: &Process) -> bool {
     process.dropped.locks > 0
         || process
@@ -251,15 +251,15 @@ fn took_locks(process: &Process) -> bool {
             .any(|lock| lock.locked > 0 || lock.contended > 0 || lock.tries > 0)
 }
 
-/// Whether it took none, but has another part of the report with locks: what a program records by
-/// itself and what the preloaded library does are two.
+/// Whether this part of a process has no locks, but another part has. What the program records by
+/// itself and what the preloaded library records are two parts.
 fn is_rest(report: &Report, process: &Process) -> bool {
     let is_other = |other: &Process| other.pid == process.pid && other.lock != process.lock;
     let mut others = report.processes.iter().filter(|other| is_other(other));
     !took_locks(process) && others.any(took_locks)
 }
 
-/// Whether there is anything to show of a process.
+/// Whether there is anything to show about a process.
 pub fn took_any(process: &Process) -> bool {
     let is_to_be_told = |order: &LockOrder| !order.cycles.is_empty();
     took_locks(process)
@@ -268,7 +268,7 @@ pub fn took_any(process: &Process) -> bool {
         || process.waits.iter().any(is_waited_for)
 }
 
-/// How many locks there are. A reader-writer lock may have two rows.
+/// The number of locks. A reader-writer lock may have two rows.
 fn lock_count(process: &Process) -> u64 {
     let writing: BTreeSet<u64> = process
         .locks
@@ -283,7 +283,7 @@ fn lock_count(process: &Process) -> u64 {
     first.map(Lock::count).sum()
 }
 
-/// How long threads waited for what is no lock.
+/// How long threads waited for objects that are not locks.
 fn other_waits(process: &Process) -> String {
     let kinds = process.other_waits().into_iter();
     let kinds: Vec<_> = kinds
@@ -293,7 +293,7 @@ fn other_waits(process: &Process) -> String {
     kinds.join(", ")
 }
 
-/// What else there is to say of a lock.
+/// Writes about a lock what is not in its row.
 pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut Lines) {
     let mut line = format!("{n} {}: {}", name(lock), lock.kind);
     if lock.threads > 1 {
@@ -311,7 +311,7 @@ pub fn about(lock: &Lock, n: usize, process: &Process, out: &mut Lines) {
         line += &format!(", {failed} of {tries} tries failed");
     }
     for (count, what) in [
-        // All of which succeeded.
+        // Only if all tries succeeded.
         (lock.tries * u64::from(lock.failed_tries == 0), "tries"),
         (lock.timeouts, "waits that timed out"),
         (lock.nested, "nested"),
@@ -369,7 +369,7 @@ fn numbers(of: &[u32]) -> String {
     numbers.join(", ")
 }
 
-/// The callers that waited longest.
+/// Writes the callers that waited longest.
 fn write_waits(callers: &[Caller], total_ns: u64, out: &mut Lines) {
     let waits = callers.iter().filter(|caller| caller.wait_ns > 0);
     for caller in waits.take(CALLERS) {
@@ -378,7 +378,7 @@ fn write_waits(callers: &[Caller], total_ns: u64, out: &mut Lines) {
     }
 }
 
-/// The callers whose tries failed most often.
+/// Writes the callers whose tries failed most often.
 fn write_tries(lock: &Lock, out: &mut Lines) {
     let mut callers: Vec<_> = lock
         .callers
@@ -393,7 +393,7 @@ fn write_tries(lock: &Lock, out: &mut Lines) {
     }
 }
 
-/// What else there is to say of what is no lock.
+/// Writes about an object that is not a lock what is not in its row.
 pub fn about_waited(waited: &Waited, n: usize, process: &Process, out: &mut Lines) {
     let threads = counted(waited.threads.into(), "thread", "threads");
     out.add(format!(
@@ -458,7 +458,7 @@ pub fn notes(process: &Process, out: &mut Lines) {
     stripped(process, out)
 }
 
-/// How to get names for stripped files.
+/// Writes how to get names for stripped files.
 fn stripped(process: &Process, out: &mut Lines) {
     let shown = process.stripped_files.iter().filter(|file| file.is_shown());
     let (packed, others): (Vec<_>, Vec<_>) = shown.partition(|s| s.package.is_some());
@@ -494,7 +494,7 @@ mod tests {
     use super::super::read;
     use super::*;
 
-    /// A program may take locks of the crate and wait for threads by pthread.
+    /// A program may take locks of the crate, and wait for threads by pthread functions.
     #[test]
     fn no_part_of_a_process_denies_locks_that_another_part_has() {
         let table = zeros();
@@ -524,7 +524,7 @@ mod tests {
         );
 
         header.locks.store(3, Relaxed);
-        // None at first, then more than there is room for.
+        // First without dropped locks, then with one.
         for (dropped, is_rest) in [(0, false), (1, true)] {
             header.dropped_locks.store(dropped, Relaxed);
             report.processes.truncate(1);

@@ -1,10 +1,10 @@
 //! `kinlock report`: what the locks of a process that stands by do, for a while, or [who holds
 //! them](super::now) at this moment.
 //!
-//! The process was started by `kinlock run --standby`. The page in which the preloaded library has
-//! its mode is a file, which this command finds among the process's mappings. It sets a bit in it,
-//! waits, reads the table, and clears the bit: nothing is sent to the process, and nothing in it is
-//! stopped.
+//! The process was started by `kinlock run --standby`. The page in which the preloaded library
+//! keeps its mode is a file, which this command finds among the process's mappings. The command
+//! sets a bit in it, waits, reads the table, and clears the bit: nothing is sent to the process,
+//! and nothing in it is stopped.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -41,9 +41,9 @@ use super::{Process, Report, View, finish, now, outputs, read};
 ///
 /// With --seconds the process has to stand by: `kinlock run --standby` has started it, or one that
 /// started it. It runs at full speed until this command switches measuring on, and as slow as with
-/// `run --report` until it switches that off again. What was begun before is not measured: a thread
-/// that waits already is seen when it waits again, and a lock that is held already when it is taken
-/// again. Ctrl-C ends the measurement early.
+/// `run --report` until it switches measuring off again. Waits and holds that began before are not
+/// measured: a thread that already waits is seen when it waits again, and a lock that is already
+/// held when it is taken again. Ctrl-C ends the measurement early.
 ///
 /// No signal is sent, and nothing is stopped.
 ///
@@ -62,7 +62,7 @@ pub struct Args {
     /// The number of the process
     #[arg(value_name = "PID")]
     pid: u32,
-    /// Measure for so long what locks do, and say that
+    /// Measure for SECONDS what the locks do, and report that
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = ALARMS)]
     seconds: Option<Duration>,
     /// Measure until Ctrl-C, or until the process has ended, and replace the file of --openmetrics
@@ -75,7 +75,7 @@ pub struct Args {
     openmetrics: Option<PathBuf>,
     #[command(flatten)]
     alarms: alarm::Limits,
-    /// Also the processes that it has started, and those that these have started
+    /// Also the descendants of the process
     #[arg(long, conflicts_with_all = ALARMS)]
     all: bool,
     /// Write the whole report as JSON; - is stdout
@@ -93,15 +93,16 @@ pub struct Args {
     #[arg(long, value_name = "lock|caller|thread", default_value = "lock",
         value_parser = named::<View>, requires = "seconds")]
     by: View,
-    /// Rows of the report at most, the longest wait first
+    /// The most rows of the report; the longest waits come first
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with_all = ALARMS)]
     max: usize,
-    /// Leave out locks that were found taken less often, and what else was waited for less often
+    /// Leave out locks that were found taken, and other objects that were waited for, fewer than N
+    /// times
     #[arg(long, value_name = "N", default_value_t = 0, requires = "seconds")]
     min_contended: u64,
 }
 
-/// Alarms are told of one process, and nothing else is said of it meanwhile.
+/// The flags for alarms. They are for a single process, and exclude all other output.
 const ALARMS: [&str; 2] = ["alarm_wait", "alarm_hold"];
 
 const LONGEST: f64 = 86_400.0;
@@ -137,7 +138,7 @@ fn at_once(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Tells what takes too long, at the moment, until Ctrl-C or the end of the process.
+/// Prints alarms until Ctrl-C or the end of the process.
 fn watch(args: &Args) -> anyhow::Result<Outcome> {
     now::report(args.pid, false)?;
     interrupt::listen();
@@ -149,11 +150,11 @@ fn watch(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Measures what locks do, and writes that again and again.
+/// Measures what locks do, and writes the counters again and again.
 fn follow(args: &Args) -> anyhow::Result<Outcome> {
     const PERIOD: Duration = Duration::from_secs(5);
     let file = args.openmetrics.as_deref().unwrap_or(Path::new("-"));
-    // To open a pipe would wait for its reader.
+    // Refused, among others because opening a pipe would wait for its reader.
     let is_other = fs::metadata(file).is_ok_and(|found| !found.is_file());
     if descriptor(file).is_some() || is_other {
         bail!("--follow replaces a file: {} is none", file.display());
@@ -183,7 +184,7 @@ fn follow(args: &Args) -> anyhow::Result<Outcome> {
         if !goes_on {
             break written;
         }
-        // The next one may succeed: a disk is full for a while.
+        // Goes on after an error, since the next write may succeed: a full disk may be cleared.
         if let (Err(error), false) = (&written, has_failed) {
             tell(&format!("kinlock: {error:#}"));
         }
@@ -210,7 +211,7 @@ fn begin(args: &Args) -> anyhow::Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// What the processes did, as they were read last.
+/// What the processes did up to their last reading.
 fn report_of(targets: &[Target]) -> Report {
     let mut report = Report::default();
     for target in targets {
@@ -242,13 +243,14 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
     })?;
     let mut targets = begin(args)?;
     wait(seconds, &targets);
-    // They are read before measuring ends, since a release after that would not be seen, and given
-    // names after it, since that takes time.
+    // Tables are read before measuring ends, since later releases would not be seen. Names are
+    // looked up after it, since that takes time.
     for target in &mut targets {
         target.read();
         target.switch.end_window();
     }
-    // Whoever has ended the measurement early waits for the report; but an output may hold it up.
+    // If a signal has ended the measurement early, the report still comes. If not, a signal may end
+    // the command, since an output may hold it up.
     if interrupt::noted().is_none() {
         interrupt::listen_no_more();
     }
@@ -259,19 +261,19 @@ fn measure(args: &Args, seconds: Duration) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Processes that have one switch: a program and children that it has forked.
+/// Processes that share a switch: a program and children that it has forked.
 struct Target {
     switch: OpenSwitch,
     pids: Vec<u32>,
     path: PathBuf,
-    /// One of them runs the program that has the switch still.
+    /// Whether one of them still runs the program that has the switch.
     is_mapped: bool,
-    /// What their tables said, and where these are.
+    /// The contents of their tables, and the tables' paths.
     snapshot: Snapshot,
     tables: Vec<PathBuf>,
 }
 
-/// How a program comes to stand by.
+/// How to make a program stand by.
 const HOW: &str = "start the program with `kinlock run --standby --lock pthread -- PROGRAM`, or \
                    without --lock pthread on our locks";
 
@@ -280,7 +282,7 @@ fn targets(args: &Args) -> anyhow::Result<Vec<Target>> {
     let mut targets: Vec<Target> = Vec::new();
     let mut switches = vec![(args.pid, switches_of(args.pid)?)];
     if args.all {
-        // One of these that does not stand by, or has ended, is none to be measured.
+        // Descendants that do not stand by, or have ended, are not measured.
         let of = |pid| (pid, switches_of(pid).unwrap_or_default());
         switches.extend(descendants(args.pid).into_iter().map(of));
     }
@@ -318,8 +320,8 @@ fn targets(args: &Args) -> anyhow::Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// The files that a process has mapped as its switches: that of the preloaded library, and that of
-/// a program that records by itself. An error if there is no such process, or it is another user's.
+/// The files that a process has mapped as its switches: the preloaded library's, and the one of a
+/// program that records by itself. An error if there is no such process, or it is another user's.
 fn switches_of(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     let mapped = mapped(pid)?;
     let is_switch = |path: &PathBuf| {
@@ -330,7 +332,7 @@ fn switches_of(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     Ok(mapped.into_iter().filter(is_switch).collect())
 }
 
-/// The files of processes that stand by which a process has mapped.
+/// The files for standing by that a process has mapped.
 fn mapped(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths(pid)?
         .into_iter()
@@ -338,8 +340,8 @@ fn mapped(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// Waits for this time, or until a signal comes or all processes have ended. Returns whether it was
-/// the time.
+/// Waits for this time, or until a signal comes or all processes have ended. Returns whether the
+/// time has passed.
 fn wait(duration: Duration, targets: &[Target]) -> bool {
     const LOOK: Duration = Duration::from_millis(50);
     let begin = Instant::now();
@@ -361,8 +363,8 @@ impl Target {
         let files = fs::read_dir(folder).into_iter().flatten().flatten();
         let tables = files.filter(|file| is_table(&file.file_name()));
         let tables: Vec<_> = tables.map(|file| file.path()).collect();
-        // Numbers of processes differ between namespaces, and are used again: a process that runs
-        // has its table mapped.
+        // Numbers of processes differ between namespaces and are reused. So tables are found among
+        // the mappings: a process that runs has its table mapped.
         let mapped_by = |pid: &u32| mapped(*pid).unwrap_or_default();
         let mapped: Vec<PathBuf> = self.pids.iter().flat_map(mapped_by).collect();
         self.is_mapped = mapped.contains(&self.path);
@@ -382,8 +384,8 @@ impl Target {
         found
     }
 
-    /// Removes what is left of processes that have ended meanwhile: they could not, since this
-    /// command used it.
+    /// Removes the files of processes that ended during the measurement. The processes could not do
+    /// that, since this command used the files.
     fn close(self) {
         let Target {
             switch,
@@ -398,8 +400,8 @@ impl Target {
     }
 }
 
-/// Of the tables in a folder those that are mapped by some processes, and those of programs that
-/// these processes ran before they ended or executed another one.
+/// The tables in a folder that some processes have mapped, and those of programs that these
+/// processes ran before they ended or executed another one.
 fn tables_of(all: Vec<PathBuf>, mapped: &[PathBuf], pids: &[u32]) -> Vec<PathBuf> {
     let is_of_ended = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -418,8 +420,8 @@ fn tables_of(all: Vec<PathBuf>, mapped: &[PathBuf], pids: &[u32]) -> Vec<PathBuf
 
 /// The switch of some processes, which no other command uses.
 ///
-/// It is read and written, not mapped: the file may be shortened by its owner, and reading a map of
-/// it would end this command by a signal.
+/// The file is read and written, not mapped: its owner may shorten it, and then reading a mapping
+/// would end this command by a signal.
 struct OpenSwitch {
     file: File,
     window: u32,
@@ -456,14 +458,15 @@ impl OpenSwitch {
         Ok(u32::from_ne_bytes(word))
     }
 
-    /// The processes may see a word of which some bytes are new. Of a mode one byte changes. A
-    /// window's number is compared with earlier ones, whose last byte is another.
+    /// Writes a word. Processes may see it when only some bytes are new. That is harmless: of a
+    /// mode only one byte changes, and a window's number is only compared with earlier ones, whose
+    /// last byte differs.
     fn set(&self, at: usize, word: u32) -> io::Result<()> {
         self.file.write_all_at(&word.to_ne_bytes(), at as u64)
     }
 
     fn change_modes(&self, change: fn(u32) -> u32) -> io::Result<()> {
-        // No process changes its mode once it has the file.
+        // A process with such a file does not change its mode itself.
         for at in [offset_of!(Switch, mode), offset_of!(Switch, rwlock_mode)] {
             self.set(at, change(self.word(at)?))?;
         }
@@ -473,7 +476,8 @@ impl OpenSwitch {
     fn begin_window(&mut self) -> io::Result<()> {
         self.is_on = true;
         self.set(offset_of!(Switch, errno), 0)?;
-        // Before the bits are set: the process clears what it has of an earlier window. 0 is none.
+        // Set before the mode's bits: a new number makes the process clear its data of an earlier
+        // window. 0 stands for no window.
         let at = offset_of!(Switch, window);
         self.window = self.word(at)?.checked_add(1).unwrap_or(1);
         self.set(at, self.window)?;
@@ -482,12 +486,12 @@ impl OpenSwitch {
 
     fn end_window(&mut self) {
         if std::mem::take(&mut self.is_on) {
-            // If that fails, the file is not the process's any more.
+            // If this fails, the process no longer uses the file.
             let _ = self.change_modes(|mode| mode & !REPORTS);
         }
     }
 
-    /// Why a process had no table.
+    /// The error for which a process had no table.
     fn error(&self) -> Option<io::Error> {
         let error = self.word(offset_of!(Switch, errno)).ok()?;
         (error != 0).then(|| io::Error::from_raw_os_error(error as i32))

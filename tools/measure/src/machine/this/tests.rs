@@ -79,7 +79,7 @@ fn pairs_are_on_different_cores() {
     let cpus = host(2, 2, 2, 2);
     let (shape, _) = read(&cpus);
     let pairs = pairs_by_distance(&cpus, &shape);
-    // Of the pairs of cores in a cache, each has 2 x 2 pairs of threads.
+    // Each pair of cores has 2 x 2 pairs of threads.
     assert_eq!(
         pairs.each_ref().map(Vec::len),
         [4 * 4, 2 * 4 * 4, 16 * 4, 0]
@@ -93,7 +93,7 @@ fn pairs_are_on_different_cores() {
 fn any_measurement_makes_a_machine() {
     for shape_of in [host(1, 1, 2, 1), host(1, 1, 1, 2), host(2, 3, 4, 2)] {
         let (shape, about) = read(&shape_of);
-        // As bad as a measurement can be.
+        // The worst possible measurement.
         let latencies = Latencies {
             own_cache: LEAST,
             last_level: None,

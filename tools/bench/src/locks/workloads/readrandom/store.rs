@@ -11,15 +11,15 @@ pub const ENTRIES: u64 = 100_000;
 /// Bytes of a value; keys are 16 bytes.
 pub const VALUE_BYTES: usize = 100;
 
-/// Says what is inside, so that a version of the command that wants something else does not find
-/// this.
+/// The name describes the content, so that a version of the command that needs another database
+/// does not use this one.
 const NAME: &str = "readrandom-100000x100-1";
 
-/// The folder of the database, filled now if it is not there yet.
+/// The folder of the database, which is filled now if it does not exist yet.
 ///
 /// # Errors
-/// If it can be written neither to the cache folder nor to the folder for temporary files, or a
-/// signal comes meanwhile.
+/// If it can be written neither to the cache folder nor to the folder for temporary files, or if a
+/// signal comes during that.
 pub fn filled() -> anyhow::Result<PathBuf> {
     let folders = [cache_folder(), Some(std::env::temp_dir().join("kinlock"))];
     let mut last_error = None;
@@ -50,7 +50,7 @@ fn filled_in(folder: &Path) -> anyhow::Result<PathBuf> {
     let cannot = || format!("cannot fill a database in {}", folder.display());
     go_on()?;
     std::fs::create_dir_all(folder).with_context(cannot)?;
-    // Under another name until it is complete: other runs may be doing the same.
+    // It has another name until it is complete, since other runs may do the same.
     let unfinished = folder.join(format!("{NAME}.{}", std::process::id()));
     let done = fill(&unfinished).and_then(|()| match std::fs::rename(&unfinished, &database) {
         // Another run was faster.
@@ -64,7 +64,7 @@ fn filled_in(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(database)
 }
 
-/// A second signal would end the process and leave an unfinished folder.
+/// Gives up after a signal: a second one would end the process and leave an unfinished folder.
 fn go_on() -> anyhow::Result<()> {
     ensure!(interrupt::noted().is_none(), "interrupted");
     Ok(())
@@ -82,8 +82,8 @@ fn fill(folder: &Path) -> anyhow::Result<()> {
         db.put(&key(entry), &value)?;
     }
     go_on()?;
-    // One sorted level: what a read costs does not depend on the order of writing, and no read
-    // starts a compaction.
+    // With one sorted level, the cost of a read does not depend on the order of writing, and no
+    // read starts a compaction.
     db.compact_range(&key(0), &key(ENTRIES - 1))?;
     db.close()?;
     Ok(())
