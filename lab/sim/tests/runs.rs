@@ -1,4 +1,5 @@
-//! Runs on the simulated machine: repeatable, complete, and in the order that physics asks for.
+//! Runs on the simulated machine are repeatable and complete, and their speeds are in a plausible
+//! order.
 
 use kinlock_sim::{Outcome, Placement, Run, locks, machine, workloads};
 
@@ -37,7 +38,7 @@ fn the_same_seed_gives_the_same_run_on_any_host_thread() {
 fn every_machine_runs_with_a_thread_per_cpu_and_fair_locks_let_each_progress() {
     for (name, _) in machine::BUILT_IN {
         let cpus = machine::load(name).unwrap().shape.cpus();
-        // With hundreds of CPUs this run is too short for ours: threads claim their slots first.
+        // With hundreds of CPUs this run is too short for ours, whose threads first claim slots.
         let ours = (cpus < 200).then_some("fifo");
         for lock in ["ticket", "mcs", "qspinlock"].into_iter().chain(ours) {
             let outcome = run(name, "lock2", lock, cpus).execute().unwrap();
@@ -67,7 +68,7 @@ fn distance_slows_a_lock_down_on_every_machine_that_has_any() {
     }
 }
 
-/// What a lock has counted in a short run.
+/// What a lock has counted in a short run, by name.
 fn observed(workload: &str, lock: &str, threads: usize) -> impl Fn(&str) -> f64 {
     let outcome = run("haswell-ex-4s", workload, lock, threads)
         .execute()

@@ -33,7 +33,7 @@ static void put(struct queue *q, unsigned long job)
     kinlock_cond_signal(&q->not_empty);
 }
 
-/* 0, or ETIMEDOUT if no job has come for `nanos` nanoseconds. */
+/* Returns 0, or ETIMEDOUT if no job has come for `nanos` nanoseconds. */
 static int take(struct queue *q, unsigned long *job, uint64_t nanos)
 {
     const uint64_t deadline = kinlock_now() + nanos;
@@ -69,7 +69,7 @@ static void *consume(void *unused)
 {
     unsigned long job = 0;
     do {
-        /* A consumer has time for other things every 10 ms. */
+        /* A consumer without jobs can do other things every 10 ms. */
         while (take(&queue, &job, 10000000) == ETIMEDOUT) {
             kinlock_counter_add(idle, 1);
         }

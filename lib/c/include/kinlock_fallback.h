@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
 
-   The locks of kinlock.h for systems without that library: the same names over the locks of the
-   system, so that a program needs one line to choose.
+   The locks of kinlock.h for systems without that library: the same names, implemented by the locks
+   of the system, so that a program needs one line to choose.
 
      #ifdef __linux__
      #include <kinlock.h>
@@ -9,9 +9,9 @@
      #include <kinlock_fallback.h>
      #endif
 
-   Everything is in this header: there is nothing to link but the system's threads. It takes C99 or
-   C++11, and POSIX threads or Windows 7. What kinlock.h says of a function holds here, too, except
-   for what this comment lists. KINLOCK_FALLBACK is defined.
+   Everything is in this header: only the system's threads have to be linked. It needs C99 or C++11,
+   and POSIX threads or Windows 7. What kinlock.h says about a function holds here, too, except for
+   what this comment lists. KINLOCK_FALLBACK is defined.
 
    WHAT IS THERE
 
@@ -23,27 +23,28 @@
 
    - Size. A type is as large as what the system needs for it, 64 to 112 bytes with glibc, and its
      alignment is the system's. Objects of this header and of the library must not be mixed.
-   - Speed is that of the system's mutex, which all types are made of: also the spinlock, whose
-     waiters sleep, and the reader-writer lock, whose readers write to it.
-   - Released by another thread than took it: not the mutex and not the spinlock. The reader-writer
-     lock, yes.
-   - Who goes first is the system's choice. In the reader-writer lock readers that wait go before
-     the next writer and a waiting writer goes before later readers, as in the library.
-   - A time limit for a mutex or spinlock is kept by trying again, up to a millisecond apart, since
-     some systems have no such function. A thread that waits without a limit may pass it.
-   - Freed right after a release: where the system's mutex allows that. POSIX demands it, Windows
-     does not say. FreeBSD, OpenBSD and macOS may keep memory of their own for a lock that has been
-     used, and lose it if the lock's memory is freed.
+   - Speed. All types are made of the system's mutex, and are as fast as it: even the spinlock,
+     whose waiters sleep, and the reader-writer lock, whose readers write to it.
+   - Released by another thread than took it: not allowed for the mutex and the spinlock, allowed
+     for the reader-writer lock.
+   - The system decides which waiter goes first. In the reader-writer lock readers that wait go
+     before the next writer and a waiting writer goes before later readers, as in the library.
+   - A thread that waits for a mutex or spinlock with a time limit tries again and again, up to a
+     millisecond apart, since some systems have no such function. A thread that waits without a
+     limit may overtake it.
+   - Freed right after a release: allowed if the system's mutex allows it. POSIX demands that;
+     Windows does not say. FreeBSD, OpenBSD and macOS may allocate memory for a lock that has been
+     used, and leak it if the lock's memory is freed.
    - A lock cannot be copied at all.
    - Signal handlers: no.
-   - Inside malloc: where the system's mutex allows that. A first use may allocate, and ends the
-     process without memory.
-   - fork: what the system says of its mutex. The functions named ..._reset_in_child begin anew.
+   - Inside malloc: allowed if the system's mutex allows it. A first use may allocate, and ends the
+     process if there is no memory.
+   - fork: as the system's mutex behaves. The functions named ..._reset_in_child make a new object.
 
    WHAT IS NOT THERE
 
    - Concurrency IDs, counters, areas, stacks and delayed invalidation: their types do not exist,
-     and a name in the compiler's message says so.
+     and the compiler's message contains a name that says so.
    - Knobs and statistics: kinlock_set returns ENOENT, and there are no counters.
    - Topology: kinlock_cpu, kinlock_node and kinlock_cache return -1, unknown. kinlock_usable_cpus
      returns how many CPUs are online. */
@@ -54,7 +55,7 @@
 #ifdef KINLOCK_H
 #error "kinlock.h is included already: a file includes it or kinlock_fallback.h, not both"
 #endif
-/* So that kinlock.h adds nothing if another header includes it. */
+/* Makes kinlock.h add nothing if another header includes it. */
 #define KINLOCK_H
 #define KINLOCK_FALLBACK 1
 
@@ -184,7 +185,8 @@ KINLOCK_FALLBACK_INLINE uint64_t kinlock_now(void) KINLOCK_NOEXCEPT
     uint64_t seconds, rest;
     QueryPerformanceFrequency(&per_second);
     QueryPerformanceCounter(&ticks);
-    /* The ticks of some weeks, as nanoseconds, do not fit in 64 bits before the division. */
+    /* Seconds and rest separately, since the ticks of some weeks times 10^9 would exceed 64 bits.
+       */
     seconds = (uint64_t)ticks.QuadPart / (uint64_t)per_second.QuadPart;
     rest = (uint64_t)ticks.QuadPart % (uint64_t)per_second.QuadPart;
     return seconds * 1000000000U + rest * 1000000000U / (uint64_t)per_second.QuadPart;
@@ -252,9 +254,9 @@ KINLOCK_FALLBACK_INLINE uint32_t kinlock_usable_cpus(void) KINLOCK_NOEXCEPT
 
 #else
 
-/* POSIX does not say that zeros are a mutex, and a condition variable that nobody initialised looks
-   at a clock that is set. So the first user makes the system's object: `state` is 0 before, 1 while
-   that happens and 2 afterwards. */
+/* POSIX does not say that zeros are a mutex, and a condition variable that was not initialised uses
+   a clock that may be set. So the first user makes the system's object: `state` is 0 before that, 1
+   while it happens, and 2 afterwards. */
 typedef struct {
     kinlock_fallback_word state;
     pthread_mutex_t lock;
@@ -274,9 +276,9 @@ KINLOCK_FALLBACK_INLINE uint64_t kinlock_now(void) KINLOCK_NOEXCEPT
     return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
 }
 
-/* The system's functions that sleep are cancellation points, and those of this header must not be:
-   the caller would lose a mutex, and a function of C++ that throws nothing would end the process.
-   Returns what kinlock_fallback_cancellable needs. */
+/* The system's functions that sleep are cancellation points, but the functions of this header must
+   not be: a cancelled caller would leave a mutex locked, and a noexcept function in C++ would end
+   the process. Returns what kinlock_fallback_cancellable needs. */
 KINLOCK_FALLBACK_INLINE int kinlock_fallback_uncancellable(void) KINLOCK_NOEXCEPT
 {
     int state = 0;
@@ -312,7 +314,8 @@ KINLOCK_FALLBACK_INLINE void kinlock_fallback_pause(unsigned tried) KINLOCK_NOEX
     errno = error;
 }
 
-/* Whether the caller is to make the object. If not, it has been made when this returns. */
+/* Whether the caller has to make the object. If not, another thread has made it when this returns.
+   */
 KINLOCK_FALLBACK_INLINE int kinlock_fallback_first(kinlock_fallback_word *state) KINLOCK_NOEXCEPT
 {
     long expected = 0;
@@ -358,8 +361,8 @@ kinlock_fallback_made_cond(kinlock_fallback_cond *cond) KINLOCK_NOEXCEPT
     return &cond->condition;
 }
 
-/* A failure is a mistake of the program that the system has noticed, such as a copied lock. To go
-   on would be to go on without the lock. */
+/* A failure is a mistake of the program that the system has noticed, such as a copied lock. The
+   process ends, because it would go on without holding the lock. */
 KINLOCK_FALLBACK_INLINE void kinlock_fallback_check(int error) KINLOCK_NOEXCEPT
 {
     if (error != 0) {
@@ -406,7 +409,8 @@ KINLOCK_FALLBACK_INLINE int kinlock_fallback_wait(kinlock_fallback_cond *cond,
         const uint64_t until = deadline;
 #endif
         const uint64_t seconds = until / 1000000000U;
-        /* What a time_t of 32 bits can say. It ends the wait too early, which a wait may. */
+        /* Limited to what fits in a time_t of 32 bits. The wait may then end too early, as any wait
+           may. */
         time.tv_sec = (time_t)(seconds < INT32_MAX ? seconds : INT32_MAX);
         time.tv_nsec = (long)(until % 1000000000U);
 #ifdef __APPLE__
@@ -454,7 +458,7 @@ KINLOCK_FALLBACK_INLINE uint64_t kinlock_fallback_after(uint64_t nanos) KINLOCK_
     return nanos < KINLOCK_FOREVER - now ? now + nanos : KINLOCK_FOREVER;
 }
 
-/* Takes the mutex by trying, until the deadline. */
+/* Tries to take the mutex until the deadline. */
 KINLOCK_FALLBACK_INLINE int kinlock_fallback_lock_until(kinlock_fallback_mutex *mutex,
                                                         uint64_t deadline) KINLOCK_NOEXCEPT
 {
@@ -614,7 +618,7 @@ KINLOCK_FALLBACK_LOCK(kinlock_mutex_t, kinlock_mutex)
 KINLOCK_FALLBACK_LOCK(kinlock_spin_t, kinlock_spin)
 #undef KINLOCK_FALLBACK_LOCK
 
-/* Releases it, and lets other threads run for a moment. */
+/* Releases the mutex, and lets other threads run for a moment. */
 KINLOCK_FALLBACK_INLINE int kinlock_mutex_unlock_fair(kinlock_mutex_t *mutex) KINLOCK_NOEXCEPT
     KINLOCK_ANALYSIS(release_capability(*mutex)) KINLOCK_ANALYSIS(no_thread_safety_analysis)
 {
@@ -667,9 +671,10 @@ KINLOCK_FALLBACK_INLINE int kinlock_cond_broadcast(kinlock_cond_t *cond) KINLOCK
 
 /* ---- the reader-writer lock ------------------------------------------------------------------ */
 
-/* Its state is under `mutex`, and each change wakes all that wait. `readers` counts all but the
-   upgradable one. `admitted`: how many of the `readers_waiting` go before the next writer, since
-   they waited when the last one left. `upgrading`: the upgradable reader waits for the others. */
+/* The lock's state is protected by `mutex`, and each change wakes all waiters. `readers` does not
+   count the upgradable reader. `admitted`: how many of the `readers_waiting` go before the next
+   writer, because they waited when the last writer left. `upgrading`: the upgradable reader waits
+   until the other readers have left. */
 typedef struct KINLOCK_ANALYSIS(capability("mutex")) {
     uint32_t readers;
     uint32_t readers_waiting;
@@ -690,7 +695,7 @@ enum {
     KINLOCK_FALLBACK_UPGRADE
 };
 
-/* Whether the lock can be had in that way now. `waits`: the caller already waits for it. */
+/* Whether the lock can be taken in that way now. `waits`: the caller already waits for it. */
 KINLOCK_FALLBACK_INLINE int kinlock_fallback_can(const kinlock_rwlock_t *lock, int way, int waits)
     KINLOCK_NOEXCEPT
 {
@@ -711,7 +716,8 @@ KINLOCK_FALLBACK_INLINE int kinlock_fallback_can(const kinlock_rwlock_t *lock, i
     }
 }
 
-/* A reader has stopped waiting. If it gave up, no more may be admitted than are left. */
+/* Notes that a reader has stopped waiting. If it gave up, there must not be more admitted readers
+   than waiting ones. */
 KINLOCK_FALLBACK_INLINE void kinlock_fallback_waited(kinlock_rwlock_t *lock, int entered)
     KINLOCK_NOEXCEPT
 {
@@ -721,7 +727,7 @@ KINLOCK_FALLBACK_INLINE void kinlock_fallback_waited(kinlock_rwlock_t *lock, int
     }
 }
 
-/* Takes the lock in that way, or returns `refusal` when the deadline has come. */
+/* Takes the lock in that way, or returns `refusal` when the time is up. */
 KINLOCK_FALLBACK_INLINE int kinlock_fallback_enter(kinlock_rwlock_t *lock, int way,
                                                    uint64_t deadline, int refusal) KINLOCK_NOEXCEPT
 {
@@ -752,7 +758,7 @@ KINLOCK_FALLBACK_INLINE int kinlock_fallback_enter(kinlock_rwlock_t *lock, int w
             kinlock_fallback_waited(lock, result == 0);
         }
         if (result != 0) {
-            /* Others may have waited for this thread to go first. */
+            /* Other threads may have waited because this one was to go first. */
             kinlock_fallback_wake_all(&lock->changed);
         }
     }
@@ -772,7 +778,7 @@ KINLOCK_FALLBACK_INLINE int kinlock_fallback_enter(kinlock_rwlock_t *lock, int w
     return result;
 }
 
-/* From one way of holding it to another one, or to 0, none. */
+/* Changes from one way of holding the lock to another one, or releases it if `to` is 0. */
 KINLOCK_FALLBACK_INLINE int kinlock_fallback_leave(kinlock_rwlock_t *lock, int from, int to)
     KINLOCK_NOEXCEPT
 {
@@ -797,7 +803,7 @@ KINLOCK_FALLBACK_INLINE int kinlock_fallback_leave(kinlock_rwlock_t *lock, int f
     return 0;
 }
 
-/* The four functions that take the lock in one way. */
+/* Defines the four functions that take the lock in one way. */
 #define KINLOCK_FALLBACK_ENTER(name, way, timed_name, acquire, try_acquire) \
     KINLOCK_FALLBACK_INLINE int kinlock_rwlock_##name(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT \
         KINLOCK_ANALYSIS(acquire(*lock)) KINLOCK_ANALYSIS(no_thread_safety_analysis) \
@@ -897,7 +903,7 @@ kinlock_rwlock_upgrade_for(kinlock_rwlock_t *lock, uint64_t nanos) KINLOCK_NOEXC
 
 KINLOCK_FALLBACK_INLINE int kinlock_rwlock_is_locked(const kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT
 {
-    /* Only the mutex inside changes. */
+    /* The lock is const, but its inner mutex has to change. */
     kinlock_fallback_mutex *mutex = (kinlock_fallback_mutex *)(uintptr_t)&lock->mutex;
     int result;
     kinlock_fallback_lock(mutex);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
 
-   What ThreadSanitizer has to know. kinlock.h includes this where a program is compiled with
+   What ThreadSanitizer has to know. kinlock.h includes this header if a program is compiled with
    -fsanitize=thread. The sanitizer does not see into the library, so it would report every access
-   that a lock protects as a race. Here each function of a lock becomes one that tells it what
-   happens. Then it also reports what it knows of mutexes: releasing a free one, and orders of locks
-   that may deadlock.
+   that a lock protects as a race. Here each function of a lock is replaced by one that tells the
+   sanitizer what happens. Then the sanitizer also reports misuse of locks: releasing a free lock,
+   and orders of locks that may deadlock.
 
-   Changes from one way of holding a reader-writer lock to another are told as a release and an
-   acquisition. What goes through a stack is told as if each removal saw all insertions before it.
-   The sanitizer is not told of areas and of delayed invalidation. */
+   A change from one way of holding a reader-writer lock to another is reported to it as a release
+   and an acquisition, and each removal from a stack as if it saw all insertions before it. The
+   sanitizer is told nothing about areas and delayed invalidation. */
 
 #ifndef KINLOCK_TSAN_H
 #define KINLOCK_TSAN_H
@@ -18,7 +18,7 @@
 
 #define KINLOCK_TSAN_FUNCTION __attribute__((unused)) static inline int
 
-/* The two ways of holding a lock: what the sanitizer and what clang's analysis call them. */
+/* The names of the two ways of holding a lock, for the sanitizer and for clang's analysis. */
 #define KINLOCK_TSAN_FLAGS_write 0u
 #define KINLOCK_TSAN_FLAGS_read __tsan_mutex_read_lock
 #define KINLOCK_TSAN_ACQUIRE_write acquire_capability
@@ -28,7 +28,7 @@
 #define KINLOCK_TSAN_RELEASE_write release_capability
 #define KINLOCK_TSAN_RELEASE_read release_shared_capability
 
-/* Declared first: in C a definition cannot have an attribute behind its parameters. */
+/* Declared first, because in C a definition cannot have an attribute after its parameters. */
 #define KINLOCK_TSAN_DECLARED(function, parameters, attribute) \
     KINLOCK_TSAN_FUNCTION kinlock_tsan_##function parameters KINLOCK_NOEXCEPT \
         KINLOCK_ANALYSIS(attribute) KINLOCK_ANALYSIS(no_thread_safety_analysis); \
@@ -71,7 +71,7 @@
         return result; \
     }
 
-/* From one way of holding the lock to another, which `call` always brings about. */
+/* A change from one way of holding the lock to another, which always succeeds. */
 #define KINLOCK_TSAN_CHANGE(function, from, to) \
     KINLOCK_TSAN_FUNCTION kinlock_tsan_##function(kinlock_rwlock_t *lock) KINLOCK_NOEXCEPT \
     { \
@@ -84,7 +84,7 @@
         return result; \
     }
 
-/* From upgradable reading to writing, if `call` succeeds. */
+/* A change from upgradable reading to writing, if `call` succeeds. */
 #define KINLOCK_TSAN_UPGRADED(call) \
     { \
         int result = call; \
@@ -168,7 +168,7 @@ KINLOCK_TSAN_TIMED(spin_lock_for, kinlock_spin_t, write)
 KINLOCK_TSAN_TIMED(spin_lock_until, kinlock_spin_t, write)
 KINLOCK_TSAN_UNLOCK(spin_unlock, kinlock_spin_t, write)
 
-/* The function runs in one thread, and all threads that have called this see what it did. */
+/* The function runs in one thread, and all threads that call kinlock_once see what it did. */
 struct kinlock_tsan_once_call {
     kinlock_once_t *once;
     void (*function)(void *);
@@ -204,8 +204,9 @@ KINLOCK_TSAN_FUNCTION kinlock_tsan_once_is_done(const kinlock_once_t *once) KINL
     return result;
 }
 
-/* The stack stands for what is in it: a pointer need not be an address. The sanitizer sees that the
-   library allocates and frees nodes, and is told to look away, as in a mutex's own code. */
+/* Orders all pushes before a pop by the address of the stack, because a pointer on it need not be
+   an address. The sanitizer sees that the library allocates and frees nodes, and is told to ignore
+   that, as in a mutex's own code. */
 __attribute__((unused)) static inline void
 kinlock_tsan_stack_push(kinlock_stack_t *stack, void *pointer) KINLOCK_NOEXCEPT
 {

@@ -40,7 +40,7 @@ unsafe extern "C" fn kinlock_cond_wait_until(
     timed(unsafe { wait(cond, mutex, deadline) })
 }
 
-/// Whether the wait was not ended by its time limit.
+/// Waits. `false`: the wait ended by its time limit.
 ///
 /// # Safety
 ///

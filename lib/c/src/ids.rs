@@ -14,7 +14,7 @@ const ANY: c_int = 0;
 const RESTARTABLE: c_int = 1;
 const LEASE: c_int = 2;
 
-/// Gives `value` to the program, or says why there is none.
+/// Gives `value` to the program, or returns the error number that says why there is none.
 ///
 /// # Safety
 ///
@@ -116,11 +116,12 @@ unsafe extern "C" fn kinlock_ids_leave(held: *mut Held) {
 /// `kinlock_counter_t`. The inline function of the header reads the fields before `counter`.
 #[repr(C)]
 struct OneCounter {
-    /// The distance of a thread's area from its thread pointer; 0: additions are made here.
+    /// The distance of a thread's area from its thread pointer; 0: the header's function calls the
+    /// library.
     area: isize,
     base: *mut u8,
     limit: u32,
-    /// As a shift, the distance of two IDs' words.
+    /// The words of neighbouring IDs are `1 << shift` bytes apart.
     shift: u32,
     counter: Counter,
 }
@@ -131,7 +132,7 @@ const _: () = assert!(
         && offset_of!(OneCounter, shift) == 20
 );
 
-/// The only distance for which the header has a sequence.
+/// The only `shift` for which the header has a sequence.
 const SHIFT: u32 = 17;
 
 impl OneCounter {
@@ -271,7 +272,7 @@ unsafe extern "C" fn kinlock_area_create(
     size: usize,
     result: *mut *mut Area,
 ) -> c_int {
-    // Lines of their own: two for the prefetcher of x86-64.
+    // Each block has its own cache lines: pairs of lines, because of the prefetcher of x86-64.
     let layout = match Layout::from_size_align(size, 128) {
         Ok(layout) if size > 0 => layout.pad_to_align(),
         _ => return libc::EINVAL,

@@ -1,7 +1,7 @@
 //! Delayed invalidation.
 //!
-//! A section of the Rust library is a value that ends it when it is dropped. Here it lies in the
-//! program's `kinlock_section_t` from its begin to its end.
+//! A section of the Rust library is a value that ends the section when it is dropped. Here the
+//! value is in the program's `kinlock_section_t` until the program ends the section.
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;

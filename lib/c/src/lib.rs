@@ -1,13 +1,13 @@
 //! The functions that `include/kinlock.h` declares.
 //!
 //! The header is the documentation: what each function does, which errors it returns, and where it
-//! may be called. Here is how each comes to the algorithm, which is in a crate below.
+//! may be called. The code here calls the algorithms, which are in other crates.
 //!
 //! # Rules
 //!
 //! * An object of the program is the algorithm's own type, at the program's address. There is no
 //!   table of objects, and the locks allocate nothing.
-//! * The uncontended path of a function is inlined into it. What follows is a call in its tail, so
+//! * The uncontended path of a function is inlined into it. The contended path is a tail call, so
 //!   that the uncontended path needs no frame on the stack.
 //! * Time limits are moments on `CLOCK_MONOTONIC` in nanoseconds. `UINT64_MAX` never comes.
 //! * A function that can fail returns 0 or an error number. Functions of locks leave `errno` alone.
@@ -32,7 +32,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the C library needs Linux, as kinlock-linux does");
 
-/// A function that destroys a handle. Null is no handle.
+/// Defines a function that destroys a handle, and does nothing for a null pointer.
 macro_rules! destroy {
     ($name:ident, $type:ty) => {
         #[unsafe(no_mangle)]

@@ -1,10 +1,11 @@
-//! What ends the process with a message.
+//! Mistakes that end the process with a message.
 
 use core::fmt;
 use std::io::Write;
 
-/// Ends the process if a lock is not aligned. The kernel refuses to let a thread sleep there, so
-/// waiters would spin forever. Asked before a wait only: an uncontended call is not to pay for it.
+/// Ends the process if a lock is not aligned. The kernel does not let a thread sleep at such an
+/// address, so waiters would spin forever. Called only before a wait, so that it costs uncontended
+/// calls nothing.
 pub(crate) fn check_alignment<T>(lock: *const T, function: &str) {
     if !lock.is_aligned() {
         let bytes = align_of::<T>();
@@ -16,7 +17,7 @@ pub(crate) fn check_alignment<T>(lock: *const T, function: &str) {
 
 #[cold]
 pub(crate) fn end(message: fmt::Arguments<'_>) -> ! {
-    // Nobody could be told if that failed.
+    // There is no way to report a failure to print.
     let _ = std::io::stderr().write_fmt(message);
     std::process::abort()
 }

@@ -1,5 +1,5 @@
-//! `kinlock_mutex_t`: the mutex in the layout whose memory may go as soon as another thread has
-//! the lock.
+//! `kinlock_mutex_t`: the mutex in the layout whose memory may be freed as soon as another thread
+//! has the lock.
 
 use crate::misuse::check_alignment;
 use crate::time::{after, timed, tried};

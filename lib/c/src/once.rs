@@ -34,7 +34,7 @@ unsafe extern "C" fn call(once: *const Once, function: Function, argument: *mut 
     check_alignment(once, "kinlock_once");
     // SAFETY: invariant 1.
     let once = unsafe { &*once };
-    // Never `Err`: nothing unwinds here, so no function is found to have panicked.
+    // Never `Err`: functions of C do not unwind, so none counts as having panicked.
     // SAFETY: invariant 4.
     let _ = once.call(false, |_| unsafe { function(argument) });
     0

@@ -13,17 +13,17 @@ type RwLock = QueuedRwLock<Native, AsConfigured>;
 
 const _: () = assert!(size_of::<RwLock>() == 8 && align_of::<RwLock>() == 4);
 
-/// What a reader's wait returns.
+/// The result of a reader's wait.
 fn counted(lock: &RwLock, deadline: u64, taken: bool) -> c_int {
     match taken {
-        // A wait without a limit gives up for no other reason.
+        // A wait without a limit gives up only if the lock has too many readers.
         false if deadline == NEVER || lock.is_full() => libc::EAGAIN,
         _ => timed(taken),
     }
 }
 
-/// A function that takes the lock in one attempt or waits without a limit, the same with a time
-/// limit from now, and with a deadline.
+/// Defines three functions that take the lock: one waits without a limit, one has a time limit from
+/// now, and one has a deadline.
 macro_rules! acquire {
     ($lock:ident, $lock_for:ident, $lock_until:ident, $entry:literal, $acquired:literal,
      |$this:ident, $deadline:ident| $at_once:expr, $wait:expr) => {
@@ -38,7 +38,7 @@ macro_rules! acquire {
             // SAFETY: invariant 1.
             let $this = unsafe { &*lock };
             if $at_once {
-                // Both at once: the other function has them apart.
+                // Both probes here, because the function that would run them is not called.
                 probe!($entry, lock);
                 probe!($acquired, lock);
                 return 0;
@@ -76,7 +76,7 @@ macro_rules! acquire {
     };
 }
 
-/// A function that tries once.
+/// Defines a function that tries once.
 macro_rules! attempt {
     ($try_lock:ident, $acquired:literal, |$this:ident| $attempt:expr) => {
         #[unsafe(no_mangle)]
@@ -92,7 +92,7 @@ macro_rules! attempt {
     };
 }
 
-/// A function that releases the lock.
+/// Defines a function that releases the lock.
 macro_rules! release {
     ($unlock:ident, $method:ident) => {
         #[unsafe(no_mangle)]
@@ -105,7 +105,7 @@ macro_rules! release {
     };
 }
 
-/// A function that changes how the lock is held.
+/// Defines a function that changes how the lock is held.
 macro_rules! change {
     ($change:ident, $method:ident) => {
         #[unsafe(no_mangle)]

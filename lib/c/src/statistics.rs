@@ -1,4 +1,4 @@
-//! What slow paths did, over all locks of the process.
+//! Counters of what slow paths did, over all locks of this copy of the library.
 
 use core::ffi::{c_char, c_int};
 use kinlock_core::events::{self, Event};
@@ -34,7 +34,8 @@ unsafe extern "C" fn kinlock_stats_name(index: usize, buffer: *mut c_char, size:
     0
 }
 
-/// Writes the first `count` counters to `values`, or all, if there are fewer. Returns how many.
+/// Writes the first `count` counters to `values`, or all if there are fewer. Returns how many it
+/// has written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kinlock_stats_read(values: *mut u64, count: usize) -> usize {
     let snapshot = events::snapshot();

@@ -10,8 +10,8 @@ extern "C" fn kinlock_now() -> u64 {
     Native::now()
 }
 
-/// The moment at which `nanos` nanoseconds from now have passed; never for `UINT64_MAX`, and for
-/// what lies beyond the end of the clock.
+/// The moment `nanos` nanoseconds from now. It never comes if `nanos` is `UINT64_MAX`, or if it is
+/// beyond the end of the clock.
 pub(crate) fn after(nanos: u64) -> u64 {
     match nanos {
         NEVER => NEVER,
@@ -19,12 +19,12 @@ pub(crate) fn after(nanos: u64) -> u64 {
     }
 }
 
-/// What a function with a time limit returns.
+/// The result of a function with a time limit.
 pub(crate) fn timed(taken: bool) -> c_int {
     if taken { 0 } else { libc::ETIMEDOUT }
 }
 
-/// What a function that tries once returns.
+/// The result of a function that tries once.
 pub(crate) fn tried(taken: bool) -> c_int {
     if taken { 0 } else { libc::EBUSY }
 }

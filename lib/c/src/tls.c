@@ -1,11 +1,11 @@
 /* How the shared library finds its thread-locals without the C library's `__tls_get_addr`. That
-   function allocates at a thread's first use of a library that was loaded after the thread began:
-   then a lock would call malloc, and an allocator that uses this library would enter itself.
+   function allocates memory when a thread first uses a library that was loaded after the thread
+   began. Then a lock would call malloc, and an allocator that uses this library would call itself.
 
-   A thread-local of the initial-exec model makes the loader lay out all thread-locals of the
-   library at one distance from the thread pointer, which holds for all threads. So the address of
-   one of them tells the addresses of the others. The static library does not have this file: in a
-   program the linker turns the accesses into instructions without a call. */
+   Because of a thread-local of the initial-exec model, the loader places all thread-locals of the
+   library at a distance from the thread pointer that is the same in all threads. So the address of
+   one thread-local gives the addresses of the others. The static library does not have this file:
+   in a program the linker turns the accesses into instructions without a call. */
 
 #ifdef __x86_64__
 

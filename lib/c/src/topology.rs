@@ -31,7 +31,7 @@ extern "C" fn kinlock_usable_cpus() -> u32 {
     usable_cpus()
 }
 
-/// Where a CPU is. -1: unknown.
+/// Where a CPU is: its NUMA node, and the lowest CPU that shares its last-level cache. -1: unknown.
 #[derive(Clone, Copy)]
 struct Places {
     node: c_int,
@@ -43,10 +43,10 @@ const UNKNOWN: Places = Places {
     cache: -1,
 };
 
-/// By the number of the CPU. Null until a thread has read the topology.
+/// The places of all CPUs, by the CPU's number. Null until a thread has read the topology.
 ///
-/// Not a `Once`: in the child of a fork it might wait for a thread that does not exist there. Two
-/// threads may each read the topology, and one of the two tables is thrown away.
+/// Not a `Once`, because in the child of a fork that might wait for a thread that does not exist
+/// there. If two threads read the topology at the same time, one of their tables is dropped.
 static TABLE: AtomicPtr<Vec<Places>> = AtomicPtr::new(ptr::null_mut());
 
 fn here() -> Option<Places> {

@@ -1,10 +1,10 @@
-/* The unwinder's functions that Rust's standard library refers to. A panic ends the process: after
-   its message it would name its callers, and needs an unwinder for that alone. With these
-   definitions it names none, and a program that uses this library need not have libgcc_s.
+/* The unwinder's functions that Rust's standard library refers to. A panic ends the process; it
+   needs an unwinder only to print its callers after its message. With these definitions it prints
+   no callers, and a program that uses this library does not need libgcc_s.
 
-   They are local to the library: the unwinder of C++ exceptions and of thread cancellation is
-   another one. If that comes to a frame of this library, it asks the personality of Rust, which
-   asks the functions here, and is told that there is nothing to clean up. */
+   They are local to the library; C++ exceptions and thread cancellation use another unwinder. If
+   that one comes to a frame of this library, it calls Rust's personality function, which calls the
+   functions here, and finds that there is nothing to clean up. */
 
 #include <stddef.h>
 #include <stdlib.h>

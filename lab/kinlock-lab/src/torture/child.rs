@@ -1,4 +1,4 @@
-//! A task for a child process. One that crashes or does not end is a failed check.
+//! A task for a child process. If the child crashes or does not end, that is a failed check.
 
 use std::io::Read;
 use std::process::{Command, ExitStatus, Stdio};
@@ -10,24 +10,24 @@ use kinlock_cli::parameters::Parameters;
 use kinlock_verify::plan::PATIENCE;
 use kinlock_verify::report::{Check, Property, Report};
 
-/// Time for starting threads, for checks and for scenarios that need a minimum, besides what was
-/// asked for. Some scenarios wait up to five minutes for what a busy machine may delay.
+/// The time that a child may take beyond the time asked for: for starting threads, for checks, and
+/// for scenarios that need a minimum. Some scenarios wait up to five minutes for a busy machine.
 const OVERHEAD: Duration = Duration::from_secs(900);
 
-/// What a child process is to do.
+/// What a child process does.
 #[derive(Clone)]
 pub struct Task {
-    /// What is tortured: the subcommand.
+    /// The subcommand, which names what is tortured.
     pub primitive: &'static str,
     pub specimen: &'static str,
     pub is_broken: bool,
-    /// What to do, with this specimen only.
+    /// The arguments of the subcommand, which name a single specimen.
     pub parameters: Parameters,
-    /// How long that takes, if nothing hangs.
+    /// How long the task takes if nothing hangs.
     pub seconds: f64,
-    /// How long it takes to notice that something hangs.
+    /// After how long the child notices that a thread hangs.
     pub hang: f64,
-    /// `KINLOCK_TOPOLOGY`, if it is to be set.
+    /// The value of `KINLOCK_TOPOLOGY`, if it is set.
     pub topology: Option<String>,
     /// Whether the child shows no progress.
     pub quiet: bool,
@@ -75,12 +75,13 @@ impl Task {
     }
 }
 
-/// What the command writes to its standard output, and its status; `None` if it did not end in time
+/// Runs the command. Returns its standard output and its status; `None` if it did not end in time
 /// and was killed.
 fn output(command: &mut Command, limit: Duration) -> anyhow::Result<(String, Option<ExitStatus>)> {
     let mut child = command.spawn().context("cannot start a child process")?;
     let mut stdout = child.stdout.take().context("the child has no output")?;
-    // Read while it runs: a full pipe would stop it. It has ended when its output has.
+    // Read while the child runs, because a full pipe would stop it. A child whose output has ended
+    // counts as ended.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut text = String::new();

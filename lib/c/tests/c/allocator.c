@@ -1,11 +1,11 @@
-/* An allocator that locks: no function of a lock allocates, contended or not. If one did, this
-   program would count it, and could wait for itself. Run with the path of the shared library, it
-   does the same through dlopen, with threads that are older than the loaded library. */
+/* An allocator that uses locks: no function of a lock allocates, contended or not. If one did, this
+   program would count it, and might wait for itself. With the path of the shared library as an
+   argument, the program loads the library by dlopen, after its threads have started. */
 
 #include "test.h"
 #include <dlfcn.h>
 
-/* The tested functions: those that the program is linked with, or those that it has loaded. */
+/* The tested functions, which the program is linked with or has loaded. */
 static int (*lock_mutex)(kinlock_mutex_t *);
 static int (*unlock_mutex)(kinlock_mutex_t *);
 static int (*wait_cond)(kinlock_cond_t *, kinlock_mutex_t *, uint64_t);
@@ -39,7 +39,7 @@ static void *allocate(size_t size)
 extern "C" {
 #endif
 
-/* They never give memory back. */
+/* These functions never free memory. */
 void *malloc(size_t size) { return allocate(size); }
 void free(void *memory) { (void)memory; }
 void *calloc(size_t count, size_t size) { return allocate(count * size); }
@@ -98,7 +98,8 @@ static void *contend(void *unused)
     return unused;
 }
 
-/* Without a conversion from a pointer to an object, which C does not have. */
+/* Copies the address, because C cannot convert a pointer to an object to a pointer to a function.
+   */
 static void find(void *library, const char *name, void *function, size_t size)
 {
     void *found = dlsym(library, name);

@@ -1,4 +1,5 @@
-/* For clang's thread safety analysis: with MISTAKE it has to complain, and without it not. */
+/* For clang's thread safety analysis, which has to warn with MISTAKE, and must not warn without it.
+   */
 
 #include <kinlock.h>
 

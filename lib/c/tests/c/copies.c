@@ -1,8 +1,8 @@
-/* Several copies of the library in one process use the same locks: the one that this program is
-   linked with, and one in each shared object that is named on the command line. Readers of one copy
-   announce themselves where writers of another one look, and waiters of one copy queue behind those
-   of another. The objects are linked with --exclude-libs: otherwise the loader would make all of
-   them use the first copy, which is checked first. */
+/* Several copies of the library in one process use the same locks: the copy that this program is
+   linked with, and a copy in each shared object that is named on the command line. Readers of one
+   copy announce themselves where writers of another copy look, and waiters of one copy queue behind
+   waiters of another. The objects are linked with --exclude-libs: otherwise the loader would make
+   all of them use the first copy, which is checked first. */
 
 #include "test.h"
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* A shared object with a static copy of the library of its own: see copies.c. */
+/* A shared object with its own static copy of the library: see copies.c. */
 
 #include "test.h"
 
@@ -38,7 +38,7 @@ void copy_work(kinlock_mutex_t *lock, kinlock_cond_t *cond, kinlock_rwlock_t *pa
     }
 }
 
-/* Where the copy of this object is. */
+/* The address of this object's copy of the library. */
 uintptr_t copy_address(void)
 {
     return (uintptr_t)&kinlock_mutex_lock;

@@ -1,5 +1,6 @@
-/* What kinlock_fallback.h promises of its own: answers without a machine, memory of zeros. Without
-   FALLBACK it would test nothing, so that is an error. With ABSENT it must not compile. */
+/* What only kinlock_fallback.h promises: answers on any machine, and that zeros are free locks.
+   Without FALLBACK this would test nothing, so that is an error. With ABSENT it must not compile.
+   */
 
 #include "test.h"
 
@@ -13,7 +14,7 @@ ABSENT *absent;
 
 enum { THREADS = 8, ROUNDS = 300 };
 
-/* Of zeros, so that all threads meet where the system's objects are made. */
+/* All zeros, so that threads meet where the system's objects are made. */
 static struct {
     kinlock_mutex_t mutex;
     kinlock_cond_t cond;
@@ -59,7 +60,7 @@ static void a_first_use_by_many_threads_is_one_first_use(void)
 static kinlock_rwlock_t lock;
 static int end, written, been_read;
 
-/* Takes the lock again at once, so that it is hardly ever free. */
+/* Always takes the lock again at once, so that it is hardly ever free. */
 static void *write_on(void *unused)
 {
     while (!LOAD(end)) {
@@ -116,7 +117,7 @@ static void *write_once(void *unused)
     return unused;
 }
 
-/* Returns when this number of threads waits for the lock. */
+/* Returns when these numbers of readers and writers wait for the lock. */
 static void until_waiting(uint32_t readers, uint32_t writers)
 {
     int all = 0;
@@ -158,7 +159,8 @@ static void *read_behind(void *unused)
     return unused;
 }
 
-/* A reader that waits for a writer enters when that gives up, though nobody has left the lock. */
+/* A reader that waits behind a writer enters when the writer gives up, though no thread has left
+   the lock. */
 static void who_gives_up_lets_others_go(void)
 {
     pthread_t writer, reader;
@@ -215,10 +217,10 @@ static kinlock_rwlock_t held_rwlock;
 static kinlock_cond_t nobody_signals;
 static int waited;
 
-/* Long enough that waiters have tried often, and sleep. */
+/* Long enough for waiters to have tried often, and to sleep. */
 enum { A_WHILE = 50 * 1000000 };
 
-/* The system's functions that sleep would end the thread where it waits. */
+/* Waits in a cancelled thread, which the system's functions that sleep would end. */
 static void *waits_though_cancelled(void *unused)
 {
     CHECK(pthread_cancel(pthread_self()) == 0);

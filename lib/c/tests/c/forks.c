@@ -1,4 +1,5 @@
-/* After a fork: what is held stays held, what was waited for works, a reset makes a lock free. */
+/* After a fork: held locks stay held, locks that had waiters work, and a reset makes a lock free.
+   */
 
 #include "test.h"
 
@@ -42,15 +43,15 @@ static void *take_in_child(void *unused)
 static void child(void *unused)
 {
     (void)unused;
-    /* What the forking thread held is its own. */
+    /* The child holds the locks that the forking thread held. */
     CHECK(kinlock_mutex_trylock(&fought_for) == EBUSY);
     CHECK(kinlock_mutex_trylock(&mine) == EBUSY);
     kinlock_mutex_unlock(&mine);
     CHECK(kinlock_mutex_trylock(&mine) == 0);
-    /* No waiter of the parent exists here: this would hang if one was believed in. */
+    /* The parent's waiters do not exist here. This would hang if the lock still counted on one. */
     kinlock_mutex_unlock(&fought_for);
     run_threads(3, take_in_child, NULL);
-    /* What another thread held stays held, until it is reset. */
+    /* Locks that another thread held stay held until they are reset. */
     CHECK(kinlock_mutex_lock_for(&held_by_other, MS) == ETIMEDOUT);
     CHECK(kinlock_rwlock_read_trylock(&read_by_other) == EBUSY);
     CHECK(kinlock_spin_trylock(&spin) == EBUSY);

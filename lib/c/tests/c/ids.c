@@ -14,7 +14,7 @@ static void touch(void *memory, void *argument)
 {
     unsigned long *own = (unsigned long *)memory;
     CHECK((uintptr_t)memory % 128 == 0);
-    /* Read by kinlock_area_each at the same time. */
+    /* Atomic, because kinlock_area_each reads it at the same time. */
     __atomic_store_n(own, *own + *(unsigned long *)argument, __ATOMIC_RELAXED);
 }
 
@@ -104,7 +104,7 @@ int main(void)
     kinlock_ids_destroy(any);
     CHECK(kinlock_ids_create(&any, 3, 0) == EINVAL);
     CHECK(kinlock_ids_create(&any, KINLOCK_IDS_LEASE, UINT32_MAX) == EINVAL);
-    /* Null pointers are no objects. */
+    /* Null pointers are accepted. */
     kinlock_ids_destroy(NULL);
     kinlock_counter_destroy(NULL);
     return 0;

@@ -23,7 +23,7 @@ static void the_caller_is_where_the_kernel_says(void)
     CHECK(kinlock_usable_cpus() <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN));
     CHECK(sched_setaffinity(0, sizeof(set), &set) == 0);
     CHECK(kinlock_cpu() == cpu);
-    /* The kernel may list threads that have ended for a moment longer. */
+    /* The kernel may list threads for a moment after they have ended. */
     while (kinlock_usable_cpus() != 1) {
         sleep_ms(1);
     }

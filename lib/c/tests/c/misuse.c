@@ -1,4 +1,4 @@
-/* What the header says of mistakes, and of versions. */
+/* What the header says about mistakes and about versions. */
 
 #include "test.h"
 
@@ -23,11 +23,12 @@ static void use(int what, void *place)
     case 5: kinlock_rwlock_upgradable_lock((kinlock_rwlock_t *)place); break;
     case 6:
         kinlock_mutex_lock(&mutex);
-        /* Where the time is up at once, it looks at nothing. */
+        /* A long time limit, because a wait whose time is up at once does not look at its object.
+           */
         kinlock_cond_wait_for((kinlock_cond_t *)place, &mutex, 50000 * MS);
         break;
     case 7: kinlock_once((kinlock_once_t *)place, nothing, NULL); break;
-    /* These never wait. */
+    /* These uses never wait. */
     case 8: kinlock_mutex_unlock((kinlock_mutex_t *)place); break;
     case 9: CHECK(kinlock_mutex_trylock((kinlock_mutex_t *)place) != 1); break;
     case 10: kinlock_spin_unlock((kinlock_spin_t *)place); break;
@@ -61,7 +62,7 @@ static void a_null_pointer_ends_the_process(void)
             abort();
         }
     }
-    /* These are asked for at the end of a program, whether there is an object or not. */
+    /* Programs call these at their end, whether the objects exist or not. */
     kinlock_ids_destroy(NULL);
     kinlock_counter_destroy(NULL);
     kinlock_counters_destroy(NULL);
@@ -87,14 +88,15 @@ static void *misplaced(void)
     return place;
 }
 
-/* The first use is undefined as well. That of a lock has nothing to wait for. */
+/* The first use is undefined behaviour as well, but a first use of a lock does not wait. */
 static void use_misaligned(void *what)
 {
     use(*(int *)what, misplaced());
     use(*(int *)what == 4 ? 3 : *(int *)what, misplaced());
 }
 
-/* Runs it in a child, and checks that it ends by SIGABRT with a message that contains `text`. */
+/* Runs the function in a child, and checks that the child ends by SIGABRT with a message that
+   contains `text`. */
 static void ends_with_message(void (*function)(void *), void *argument, const char *text)
 {
     char message[512];
@@ -115,7 +117,7 @@ static void ends_with_message(void (*function)(void *), void *argument, const ch
     CHECK(strstr(message, text) != NULL);
 }
 
-/* A copy of what is held is held, and nobody will release it. A copy of what is free is free. */
+/* A copy of a held lock is held, and no thread will release it. A copy of a free lock is free. */
 static void copies_are_what_was_copied(void)
 {
     kinlock_mutex_t mutex = KINLOCK_MUTEX_INIT, other_mutex;

@@ -84,8 +84,8 @@ static void a_held_lock_is_refused(void)
 }
 
 #ifndef _WIN32
-/* An object that the last user takes away, as soon as it has had the lock. It has a page of its
-   own: an access to that afterwards ends the process. */
+/* An object that the last user removes as soon as it has had the lock. The object has its own page,
+   so that an access after the removal ends the process. */
 struct object {
     kinlock_mutex_t lock;
     int users;
@@ -107,7 +107,7 @@ static void *use(void *argument)
     }
     CHECK(kinlock_mutex_lock(&object->lock) == 0);
     left = --object->users;
-    /* So that the other thread waits, and in some rounds sleeps. */
+    /* Gives the other thread time to wait, and in some rounds to sleep. */
     for (i = 0; left == 1 && i < round_number * 200; i++) {
         (void)LOAD(ready);
     }

@@ -1,4 +1,4 @@
-/* kinlock_once: of many calls one runs the function, and all see what it did. */
+/* kinlock_once: one of many calls runs the function, and all callers see what it did. */
 
 #include "test.h"
 
@@ -16,7 +16,7 @@ static void make(void *argument)
     int round = (int)(((char *)value - (char *)rounds) / (ptrdiff_t)sizeof(rounds[0]));
     ADD(rounds[round].runs, 1);
     if (round % 50 == 0) {
-        /* Others fall asleep meanwhile. */
+        /* Long enough for the other threads to fall asleep. */
         sleep_ms(2);
     }
     *value = round + 1;

@@ -1,4 +1,5 @@
-/* A shared object with the header's addition in it, which is loaded and unloaded: see unload.c. */
+/* A shared object that contains the header's inline addition, and is loaded and unloaded: see
+   unload.c. */
 
 #include "test.h"
 

@@ -1,5 +1,5 @@
-/* Threads that wait for a lock queue for it: the library has found its tables. In a shared object
-   that it does not know how to keep loaded, for example, it would do without. */
+/* Threads that wait for a lock queue for it, so the library has found its tables. It would do
+   without queues, for example, in a shared object that it cannot keep loaded. */
 
 #include "test.h"
 
@@ -12,7 +12,7 @@ static void *take(void *unused)
     return unused;
 }
 
-/* The first seventeen waits of a process do not queue: they do not know the topology yet. */
+/* The first seventeen waits of a process do not queue, because the topology is not known yet. */
 static void *wait_briefly(void *unused)
 {
     int i;
@@ -47,7 +47,7 @@ int main(void)
     for (i = 0; i < 3; i++) {
         threads[i] = start(take, NULL);
     }
-    /* A waiter queues after some microseconds, once it runs. */
+    /* A waiter that runs queues after some microseconds. */
     while (counted("queued") == 0 && counted("slot_fallback") == 0) {
         sleep_ms(1);
     }

@@ -1,4 +1,4 @@
-/* For ThreadSanitizer: with RACE it has to report a race, and without it none. Everything that a
+/* For ThreadSanitizer, which has to report a race with RACE, and none without it. All data that a
    lock protects is changed by plain accesses. */
 
 #include "test.h"
@@ -31,7 +31,7 @@ static void set_up(void *unused)
     of_once = 7;
 }
 
-/* Nothing but the stack and the once orders these threads. */
+/* Only the stack and kinlock_once order these threads. */
 static void *give(void *unused)
 {
 #ifndef KINLOCK_FALLBACK
@@ -80,7 +80,7 @@ static void *work(void *unused)
 {
     int i;
 #ifdef RACE
-    /* Before the first lock: what is taken and released later would order the threads. */
+    /* Before the first lock, because locks that are taken and released would order the threads. */
     of_nothing++;
 #endif
     kinlock_once(&once, set_up, NULL);

@@ -1,6 +1,6 @@
-/* refuse WHAT[,WHAT..] PROGRAM ARGS: executes the program where the kernel refuses these system
-   calls, as some sandboxes do: rseq, membarrier, an operation of futex, or futex2 for its newer
-   family. Checks first that each of them is refused. */
+/* refuse WHAT[,WHAT..] PROGRAM ARGS: executes the program after the kernel was told to refuse these
+   system calls, as some sandboxes do: rseq, membarrier, an operation of futex, or futex2 for the
+   newer futex calls. Checks first that each of them is refused. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,7 +23,7 @@
 #endif
 #endif
 
-/* For a whole system call. */
+/* Stands for all operations of a system call. */
 enum { ANY = -1 };
 
 static const struct {
@@ -44,7 +44,7 @@ static const struct {
 };
 enum { KNOWN = sizeof(known) / sizeof(known[0]), LENGTH = 7 };
 
-/* Adds the instructions that refuse one of them. */
+/* Adds the instructions that refuse one of the known calls. */
 static struct sock_filter *add(struct sock_filter *at, unsigned index)
 {
     const struct sock_filter code[LENGTH] = {
@@ -62,7 +62,8 @@ static struct sock_filter *add(struct sock_filter *at, unsigned index)
     return at + LENGTH;
 }
 
-/* Whether it is refused. Without the filter the arguments are wrong, or nobody sleeps there. */
+/* Whether the call is refused. Without the filter it succeeds or fails with another error, and does
+   not sleep. */
 static int is_refused(unsigned index)
 {
     static uint32_t word;

@@ -1,4 +1,5 @@
-/* The reader-writer lock: who may hold it together, and every way from one hold to another. */
+/* The reader-writer lock: which threads may hold it together, and all changes from one way of
+   holding it to another. */
 
 #include "test.h"
 
@@ -8,7 +9,7 @@ static int done, writes;
 
 enum { READ = 1, WRITE = 2, UPGRADABLE = 4 };
 
-/* What another thread could have at once. */
+/* Finds out in which ways another thread could take the lock at once. */
 static void *probe(void *argument)
 {
     int *found = (int *)argument;
@@ -150,7 +151,7 @@ static void a_recursive_reader_passes_a_waiting_writer(void)
     pthread_t writer;
     CHECK(kinlock_rwlock_read_lock(&lock) == 0);
     writer = start(write_once, NULL);
-    /* Long enough for the writer to ask to go next. */
+    /* Waits until the writer has asked to go next. */
     while (kinlock_rwlock_read_trylock(&lock) == 0) {
         kinlock_rwlock_read_unlock(&lock);
         sleep_ms(1);

@@ -51,7 +51,7 @@ int main(void)
     kinlock_mutex_lock(&of_handler);
     seen = handled;
     kinlock_mutex_unlock(&of_handler);
-    /* Signals of one kind merge while one is pending. */
+    /* Signals are merged while a signal of the same kind is pending. */
     CHECK(seen > 0 && seen <= 300);
     CHECK(counted >= 3);
     return 0;

@@ -1,4 +1,4 @@
-/* What the tests share. They are C99 and C++11. */
+/* What the tests share. The tests compile as C99 and as C++11. */
 
 #ifndef TEST_H
 #define TEST_H
@@ -22,7 +22,7 @@
 #include <unistd.h>
 #endif
 
-/* -DFALLBACK: on the system's locks, where the library does not exist. */
+/* -DFALLBACK: tests kinlock_fallback.h in place of the library. */
 #ifdef FALLBACK
 #include <kinlock_fallback.h>
 #else
@@ -39,7 +39,7 @@
 
 #define MS UINT64_C(1000000)
 
-/* Shared by threads without a lock. */
+/* Accesses to variables that threads share without a lock. */
 #define LOAD(variable) __atomic_load_n(&(variable), __ATOMIC_SEQ_CST)
 #define STORE(variable, value) __atomic_store_n(&(variable), value, __ATOMIC_SEQ_CST)
 #define ADD(variable, value) __atomic_add_fetch(&(variable), value, __ATOMIC_SEQ_CST)
@@ -59,8 +59,8 @@ __attribute__((unused)) static void sleep_ms(unsigned ms)
 #endif
 }
 
-/* Waits for the end of a thread. -DPOLL_ENDS: by looking again and again, where the kernel refuses
-   what pthread_join of the C library needs. */
+/* Waits for the end of a thread. With -DPOLL_ENDS it polls, for kernels that refuse what the C
+   library's pthread_join needs. */
 __attribute__((unused)) static void join(pthread_t thread)
 {
 #ifdef POLL_ENDS
@@ -97,7 +97,7 @@ __attribute__((unused)) static pthread_t start(void *(*function)(void *), void *
 }
 
 #ifndef _WIN32
-/* Of glibc 2.35 and later: 0 if it has not registered an area for restartable sequences. */
+/* From glibc 2.35 on; 0 if glibc has not registered an area for restartable sequences. */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -106,8 +106,8 @@ extern const unsigned __rseq_size __attribute__((weak));
 }
 #endif
 
-/* Whether this machine has all that domains with restartable sequences need. Says so if not: the
-   test that asks goes on without them. */
+/* Whether this machine has all that domains with restartable sequences need. If not, prints so, and
+   the test goes on without them. */
 __attribute__((unused)) static int has_restartable(const char *test)
 {
     int has = 0;
@@ -117,7 +117,7 @@ __attribute__((unused)) static int has_restartable(const char *test)
     unsigned major = 0, minor = 0;
     CHECK(uname(&name) == 0 && sscanf(name.release, "%u.%u", &major, &minor) == 2);
     has = (major > 6 || (major == 6 && minor >= 3)) && registered != NULL && *registered != 0;
-    /* Registers the process for the command that restarts sequences: a sandbox may refuse that. */
+    /* Registers the process for the command that restarts sequences, which a sandbox may refuse. */
     has = has && syscall(SYS_membarrier, 1 << 8, 0, 0) == 0;
 #endif
     if (!has) {

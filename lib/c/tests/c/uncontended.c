@@ -1,5 +1,5 @@
 /* uncontended LOCK TURNS: takes and releases a free lock, or adds to a counter (`counter`), so that
-   ci/c.sh can count instructions and people can measure time. `none` is the loop alone, `pthread`
+   ci/c.sh can count instructions, and users can measure time. `none` is the empty loop, `pthread`
    the C library's mutex. */
 
 #include "test.h"

@@ -1,6 +1,7 @@
-/* An object that has added to a counter is unloaded: the kernel must find nothing of it. Otherwise
-   it would look for a sequence in memory that is gone, and end the process by SIGSEGV when it next
-   interrupts the thread. The argument is the path of plugin.c's object. */
+/* A shared object that has added to a counter is unloaded, and must leave no pointer for the
+   kernel. Otherwise the kernel would look for a sequence in memory that is gone, and end the
+   process by SIGSEGV when it next interrupts the thread. The argument is the path of plugin.c's
+   object. */
 
 #include "test.h"
 #include <dlfcn.h>
@@ -14,7 +15,8 @@ static void (*add)(kinlock_counter_t *);
 static const char *path;
 static unsigned long calls;
 
-/* The pointer to the sequence under way, in what the kernel shares with this thread. */
+/* The address of the pointer to the current sequence, in the memory that the kernel shares with
+   this thread. */
 static uint64_t *sequence(void)
 {
     const struct kinlock_counter_parts *parts = (const struct kinlock_counter_parts *)counter;
@@ -37,7 +39,7 @@ static int within_object(void)
            strcmp(info.dli_fname, path) == 0;
 }
 
-/* What the object calls where the header's sequence does not add. */
+/* Called by the object if the header's sequence does not add. */
 void (kinlock_counter_add)(kinlock_counter_t *called, uint64_t n)
 {
     void (*next)(kinlock_counter_t *, uint64_t);
@@ -63,7 +65,8 @@ static void *add_unregistered(void *unused)
 {
     char *area = sequence() == NULL ? NULL : (char *)sequence() - SEQUENCE;
     if (area != NULL) {
-        /* Its size is what the C library has registered: not known here before glibc 2.35. */
+        /* The size has to be the one that the C library has registered, which is not known before
+           glibc 2.35. */
         long size, result = -1;
         for (size = 32; size <= 256 && result != 0; size += 4) {
             result = syscall(SYS_rseq, area, size, UNREGISTER, SIGNATURE);
@@ -100,7 +103,7 @@ int main(int argc, char **argv)
     add(counter);
     CHECK(dlclose(object) == 0);
     CHECK(dlopen(path, RTLD_NOW | RTLD_NOLOAD) == NULL);
-    /* The kernel interrupts this thread many times. */
+    /* Long enough for the kernel to interrupt this thread many times. */
     begin = kinlock_now();
     while (kinlock_now() - begin < 100 * MS) {
         sched_yield();

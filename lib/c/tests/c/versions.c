@@ -1,5 +1,6 @@
-/* A program that was compiled with a header of another version: EXPECTED is what the library says
-   of that. With an argument it calls a function that only a later library has. */
+/* A program that was compiled with a header of another version. EXPECTED is what
+   kinlock_version_check returns. With an argument the program calls a function that only a later
+   library has. */
 
 #include <errno.h>
 #include <kinlock.h>
@@ -15,7 +16,7 @@ int main(int argc, char **argv)
     if (kinlock_version_check(KINLOCK_ABI, KINLOCK_VERSION) != EXPECTED) {
         return 1;
     }
-    /* What both versions have works. */
+    /* Functions that both versions have work. */
     if (kinlock_mutex_lock(&mutex) != 0 || kinlock_mutex_trylock(&mutex) != EBUSY) {
         return 2;
     }
