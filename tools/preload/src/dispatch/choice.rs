@@ -11,7 +11,7 @@ use crate::mode::{
 };
 use crate::thread::{is_choosing, number_at, set_choosing};
 use crate::traced::report::{self, make, order};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{Ordering::*, fence};
 
 /// The first glibc whose condition variables have today's layout. With an older one every object
 /// is delegated.
@@ -27,6 +27,8 @@ pub(crate) fn mode() -> Mode {
 pub(crate) fn rwlock_mode() -> Mode {
     chosen_for_rwlocks().unwrap_or_else(|| {
         let mode = mode();
+        // Pairs with the release in `choose_modes`, if another thread has chosen.
+        fence(Acquire);
         chosen_for_rwlocks().unwrap_or(mode)
     })
 }
@@ -136,8 +138,8 @@ fn choose_modes() -> Mode {
     }
     // Several threads may choose at the same time. They read the same environment, so they store
     // the same modes. MODE is stored last, since a thread that finds MODE chosen reads RWLOCK_MODE
-    // as well.
+    // as well. Release pairs with the fence in `rwlock_mode`.
     RWLOCK_MODE.store(rwlocks, Relaxed);
-    MODE.store(mode, Relaxed);
+    MODE.store(mode, Release);
     Mode(mode)
 }
