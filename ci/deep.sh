@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the long forms of the checks, every night and before a change of an algorithm counts as done:
-# the steps of ci/steps.toml whose tier is "deep". They take more than two hours on two CPUs. By
-# hand, with a log:
+# the steps of ci/steps.toml whose tier is "deep". They take about three hours on two CPUs. All
+# of them run, also if one fails. By hand, with a log:
 #
 #   ci/deep.sh 2>&1 | tee deep.log
 #
