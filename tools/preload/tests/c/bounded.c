@@ -1,7 +1,7 @@
 /* A bounded buffer with 16 threads: no notification is lost, and no lock is held by two. */
 #include "common.h"
 
-enum { THREADS = 8, ITEMS = 1000 };
+enum { THREADS = 8, ITEMS = 250 };
 
 static pthread_mutex_t mutex;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER, fewer = PTHREAD_COND_INITIALIZER;
