@@ -352,10 +352,10 @@ impl<W: World> Part<'_, W> {
     /// When a writer has given up, readers that waited for its turn must go on without another
     /// writer.
     fn write_in_a_flood(&self, lock: &dyn ReadWrite, deadline: u64) {
-        let before = self.play.reads.load(Relaxed);
         if self.in_time(lock.lock_until(deadline), deadline) {
             self.end_write();
         } else if self.play.flood == Some(Flood::OfReaders) {
+            let before = self.play.reads.load(Relaxed);
             while self.world.goes_on(0) && self.play.reads.load(Relaxed) == before {
                 self.world.pause();
             }

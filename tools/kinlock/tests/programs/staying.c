@@ -173,8 +173,8 @@ static void churn(int threads)
     pthread_mutex_unlock(&lock);
 }
 
-/* Many threads wait at the same time and end. So many threads that do not wait follow them that none
-   of the former has an entry of its own any more. */
+/* Many threads wait at the same time and end. More threads follow that do not wait, until none of the
+   first ones has an entry of its own any more. */
 static void waited_before(void)
 {
     enum { WAITERS = 200, OTHERS = 2200 };

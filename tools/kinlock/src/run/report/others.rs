@@ -48,8 +48,8 @@ pub fn open(path: &Path, options: &OpenOptions, is_link_followed: bool) -> io::R
         ));
     }
     match options.open(format!("/proc/self/fd/{}", found.as_raw_fd())) {
-        // There is no /proc. The path is opened again, which is safe unless somebody has replaced
-        // the file since.
+        // There is no /proc. The path is opened again, which is safe unless the file has been
+        // replaced since.
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
             options.clone().custom_flags(flags).open(path)
